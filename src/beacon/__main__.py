@@ -1,0 +1,6 @@
+"""`python -m beacon`."""
+
+from beacon.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""`beacon collect`: ask what is owed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from beacon.cli.arguments import classifier_option, into_option, model_option, repeats_option
+from beacon.cli.output import progress
+from beacon.pipeline import collect_run, default_folder, resolve
+from beacon.store import STORE_FILE, Store
+from beacon.version import __version__
+
+INTERRUPTED = 130
+NOTHING_CAME = 1
+
+
+@click.command("collect")
+@click.argument("source", metavar="RUN|STUDY")
+@into_option
+@model_option
+@repeats_option
+@classifier_option
+def collect_command(
+    source: str,
+    into: Path | None,
+    models: tuple[str, ...],
+    repeats: int | None,
+    classifier: str,
+) -> None:
+    """Ask what a run is still owed.
+
+    Given a run's folder, asks only what is missing or failed technically. Given a study, begins a
+    run of it.
+    """
+    if (Path(source) / STORE_FILE).exists():
+        if into or models or repeats:
+            raise click.UsageError(
+                "--into, --model and --repeats begin a run; this one has begun. "
+                "To add to it: beacon collect STUDY --into RUN."
+            )
+        store = Store.open(Path(source))
+    else:
+        now = datetime.now(UTC)
+        study = resolve(source, models=models, repeats=repeats)
+        folder = into or default_folder(study, now)
+        store = Store.create(folder, study, now=now, version=__version__)
+    raise click.exceptions.Exit(collect_with_progress(store, classifier))
+
+
+def collect_with_progress(store: Store, classifier: str) -> int:
+    """Collect, show how it goes, say where it stands; returns the exit code."""
+    watch = progress()
+    try:
+        collected = collect_run(store, classifier=classifier, watch=watch)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        watch.say(where_it_stands(store))
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    for model, why in collected.gave_up.items():
+        watch.say(f"{model} was asked no further: {why}")
+    if collected.was_stopped:
+        watch.say(where_it_stands(store))
+        raise click.exceptions.Exit(INTERRUPTED)
+    owed = store.study().n_calls - store.n_settled()
+    if owed:
+        watch.say(where_it_stands(store))
+    return NOTHING_CAME if store.n_settled() == 0 else 0
+
+
+def where_it_stands(store: Store) -> str:
+    """How much is there, and how to go on."""
+    n_calls, n_done = store.study().n_calls, store.n_settled()
+    return (
+        f"{n_done} of {n_calls} calls are answered and stored in {store.folder}. "
+        f"To go on: beacon collect {store.folder}"
+    )

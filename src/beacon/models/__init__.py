@@ -1,0 +1,1 @@
+"""What can answer: each module opens one kind of model."""

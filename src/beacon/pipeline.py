@@ -1,0 +1,205 @@
+"""The stages in order; the only module that imports them all.
+
+    study -> plan -> collect -> classify -> compare -> report
+
+Each line of `run` can also be run alone, from the command line and from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from beacon.classify import DEFAULT_CLASSIFIER, RunClassifier, load_classifier
+from beacon.collect import Collected, Collector, Lane, owed
+from beacon.compare import compare
+from beacon.findings import Findings
+from beacon.model import Model, open_model
+from beacon.models.box import BOX_CAUTION
+from beacon.plan import calls
+from beacon.records import Stored
+from beacon.report import write_findings, write_report
+from beacon.retry import Retry
+from beacon.run_folder import Run
+from beacon.spec import parse_spec
+from beacon.store import Store
+from beacon.study import ModelEntry, Study
+from beacon.study_file import load_study
+from beacon.version import __version__
+from beacon.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+
+def run(
+    study: Study | Path | str,
+    *,
+    into: Path | str | None = None,
+    models: Sequence[str] = (),
+    repeats: int | None = None,
+    classifier: str = DEFAULT_CLASSIFIER,
+    watch: Watch | None = None,
+) -> Run:
+    """Ask, classify, compare and report a whole study; running it again goes on where it stopped.
+
+    `models` and `repeats` replace the study's own.
+    """
+    resolved = resolve(study, models=models, repeats=repeats)
+    now = datetime.now(UTC)
+    folder = Path(into) if into is not None else default_folder(resolved, now)
+    store = Store.create(folder, resolved, now=now, version=__version__)
+    collect_run(store, classifier=classifier, watch=watch)
+    classify_run(store, classifier=classifier)
+    findings = compare_run(store, classifier=classifier)
+    write_report(store, findings, now=datetime.now(UTC))
+    return Run(store)
+
+
+def resolve(
+    study: Study | Path | str, *, models: Sequence[str] = (), repeats: int | None = None
+) -> Study:
+    """A study with its models settled: those given instead of its own, with their cautions."""
+    loaded = study if isinstance(study, Study) else load_study(study)
+    entries = tuple(ModelEntry(spec=spec) for spec in dict.fromkeys(models)) or loaded.models
+    return loaded.changed(models=tuple(_with_caution(entry) for entry in entries), repeats=repeats)
+
+
+def default_folder(study: Study, now: datetime) -> Path:
+    """Where a run goes if the user does not say."""
+    return Path("runs") / f"{study.name}-{now:%Y%m%d-%H%M%S}"
+
+
+def collect_run(
+    store: Store,
+    *,
+    classifier: str = DEFAULT_CLASSIFIER,
+    watch: Watch | None = None,
+    environ: Mapping[str, str] | None = None,
+    retry: Retry | None = None,
+) -> Collected:
+    """Ask all that a run is still owed, labelling as it comes in."""
+    study = store.study()
+    labeller = RunClassifier(store, study, load_classifier(classifier))
+    with store.lock():
+        return _block_on(
+            _collect(
+                store,
+                study,
+                labeller=labeller,
+                watch=watch or Watch(),
+                environ=os.environ if environ is None else environ,
+                retry=retry or Retry(),
+            )
+        )
+
+
+def classify_run(store: Store, *, classifier: str = DEFAULT_CLASSIFIER) -> int:
+    """Label what the classifier has not labelled, and settle what the controls decide."""
+    return RunClassifier(store, store.study(), load_classifier(classifier)).finish()
+
+
+def compare_run(store: Store, *, classifier: str = DEFAULT_CLASSIFIER) -> Findings:
+    """Compute the findings of a run and write `findings.json`."""
+    name = load_classifier(classifier).name
+    findings = compare(
+        store.study(),
+        store.cells(store.instrument_id("classifier", name)),
+        store.status_counts(),
+        classifier=name,
+        version=__version__,
+    )
+    write_findings(store.folder, findings)
+    return findings
+
+
+async def _collect(
+    store: Store,
+    study: Study,
+    *,
+    labeller: RunClassifier,
+    watch: Watch,
+    environ: Mapping[str, str],
+    retry: Retry,
+) -> Collected:
+    def on_stored(group: Sequence[Stored]) -> None:
+        watch.stored(labeller.label_group(group))
+
+    collector = Collector(store=store, on_stored=on_stored, retry=retry)
+    async with AsyncExitStack() as stack:
+        lanes = []
+        for entry in study.models:
+            model = await open_model(entry, environ, watch.say)
+            stack.push_async_callback(model.close)
+            lanes.append(_lane(study, entry, model, store))
+        watch.started(study.n_calls, store.n_settled())
+        try:
+            with _stop_on_signals(collector.stop, watch):
+                return await collector.collect(lanes)
+        finally:
+            watch.ended()
+
+
+def _lane(study: Study, entry: ModelEntry, model: Model, store: Store) -> Lane:
+    return Lane(
+        name=entry.label,
+        model=model,
+        calls=owed(calls(study, entry), store),
+        limit=entry.limit or model.limit,
+    )
+
+
+def _with_caution(entry: ModelEntry) -> ModelEntry:
+    """The model in the box always carries its warning."""
+    if entry.caution or parse_spec(entry.spec).kind != "box":
+        return entry
+    return msgspec.structs.replace(entry, caution=BOX_CAUTION)
+
+
+@contextmanager
+def _stop_on_signals(stop: asyncio.Event, watch: Watch) -> Iterator[None]:
+    """The first Ctrl-C, or SIGTERM, lets what is in flight finish; the second ends it at once."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def on_signal() -> None:
+        if stop.is_set():
+            task.cancel()
+            return
+        stop.set()
+        watch.stopping()
+
+    if threading.current_thread() is not threading.main_thread() or os.name == "nt":
+        yield
+        return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _block_on(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, inside a notebook's event loop too."""
+    run_it: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_it(work)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(run_it, work).result()

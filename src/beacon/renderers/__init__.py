@@ -1,0 +1,1 @@
+"""Findings as something to look at: in a terminal, in a browser."""

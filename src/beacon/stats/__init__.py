@@ -1,0 +1,1 @@
+"""Statistics: arrays and counts in, numbers out; no records."""

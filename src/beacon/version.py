@@ -1,0 +1,3 @@
+"""Beacon's version."""
+
+__version__ = "0.1.0"
