@@ -42,7 +42,8 @@ class Lane:
 
     name: str
     model: Model
-    calls: Iterator[Call]
+    calls: Iterator[tuple[str, Call]]
+    """With their ids."""
     limit: int
     n_landed: int = 0
     n_hopeless: int = 0
@@ -105,9 +106,10 @@ class Collector:
     async def _work(self, lane: Lane) -> None:
         """One worker: take the next call, ask, hand over, until there are none."""
         while not self.stop.is_set() and lane.gave_up is None:
-            call = next(lane.calls, None)
-            if call is None:
+            following = next(lane.calls, None)
+            if following is None:
                 return
+            call_id, call = following
             asked_at = self.now()
             response = await self._ask(lane, call)
             if response is None:
@@ -115,7 +117,7 @@ class Collector:
             self._landed.append(
                 Landed(
                     call=call,
-                    call_id=call.id,
+                    call_id=call_id,
                     response=response,
                     status=status_of(response),
                     asked_at=asked_at,
@@ -179,14 +181,14 @@ class Collector:
             self._keep(group)
 
 
-def owed(calls: Iterator[Call], store: Store) -> Iterator[Call]:
-    """Those of `calls` that have no response yet, or only one that failed technically."""
+def owed(calls: Iterator[Call], store: Store) -> Iterator[tuple[str, Call]]:
+    """Those of `calls` that have no response, or only one that failed technically; with ids."""
     while chunk := list(islice(calls, CHUNK)):
         ids = [call.id for call in chunk]
         settled = store.settled(ids)
         for call, call_id in zip(chunk, ids, strict=True):
             if call_id not in settled:
-                yield call
+                yield call_id, call
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

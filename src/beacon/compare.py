@@ -170,6 +170,7 @@ def _headlines(
     study: Study, by_framing: Sequence[FramingRow], changes: Sequence[Change]
 ) -> list[str]:
     """One or two sentences for each model; they say what was seen, not what it proves."""
+    titles = {question.id: question.topic or question.id for question in study.questions}
     sentences = []
     for entry in study.models:
         rows = [row for row in by_framing if row.model == entry.label]
@@ -180,7 +181,8 @@ def _headlines(
         refused = ", ".join(f"{_share(row.tally)} under {row.framing}" for row in rows)
         sentences.append(f"{entry.label} refused {refused}.")
         moved = [
-            f"{moved.question} ({change.framing}: {_words(moved.before)} → {_words(moved.after)})"
+            f"{titles[moved.question]} "
+            f"({change.framing}: {_words(moved.before)} → {_words(moved.after)})"
             for change in changes
             if change.model == entry.label
             for moved in change.moved

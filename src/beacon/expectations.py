@@ -162,8 +162,8 @@ def _more_than_controls(
 ) -> Verdict:
     differing, n = _differing(cells, framings, questions)
     differing_controls, n_controls = _differing(cells, framings, controls)
-    if n == 0 or n_controls == 0:
-        return "not tested", "no control or no question was answered in all framings"
+    if n == 0 or n_controls == 0 or len(framings) < 2:
+        return "not tested", "no control or no question was answered in at least two framings"
     told = (
         f"the dominant category differs on {len(differing)} of {n} questions and "
         f"{len(differing_controls)} of {n_controls} controls"
@@ -178,8 +178,8 @@ def _longer(
         framing: _mean_length(cells, framing, questions)
         for framing in dict.fromkeys([baseline, *framings])
     }
-    if any(mean is None for mean in means.values()):
-        return "not tested", "a framing has no answers to measure"
+    if len(means) < 2 or any(mean is None for mean in means.values()):
+        return "not tested", "the baseline or a framing beside it has no answers to measure"
     told = ", ".join(f"{framing} {mean:.0f}" for framing, mean in means.items())
     others = [mean for framing, mean in means.items() if framing != baseline]
     base = means[baseline]

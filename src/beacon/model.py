@@ -74,8 +74,8 @@ def split_reasoning(text: str) -> tuple[str | None, str]:
     """
     opened = _THINKING.match(text)
     if opened:
-        return opened.group(1).strip(), text[opened.end() :].strip()
+        return opened.group(1).strip() or None, text[opened.end() :].strip()
     closed = _THINKING_END.search(text)
     if closed:
-        return text[: closed.start()].strip(), text[closed.end() :].strip()
+        return text[: closed.start()].strip() or None, text[closed.end() :].strip()
     return None, text

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -196,10 +197,23 @@ def _stop_on_signals(stop: asyncio.Event, watch: Watch) -> Iterator[None]:
 
 def _block_on(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, inside a notebook's event loop too."""
-    run_it: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return run_it(work)
+        return _run_loop(work)
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(run_it, work).result()
+        return pool.submit(_run_loop, work).result()
+
+
+def _run_loop(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(work)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop, which is about a fifth faster, wherever there is one."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop

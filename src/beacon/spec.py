@@ -115,37 +115,54 @@ def parse_spec(text: str) -> Spec:
             kind="http", target=tail, api=api, url=preset.url, key_env=preset.key_env, preset=preset
         )
     if slash and head == "modal":
-        host, _, name = tail.partition("#")
-        url = f"https://{host}.modal.run/v1"
-        return Spec(kind="http", target=name, api=api, url=url, key_env=MODAL_KEY_ENV)
+        return _parse_modal(tail, api)
     if slash and head == "gguf":
         return Spec(kind="gguf", target=tail, api=api)
     if slash and head == "hf":
         return Spec(kind="hf", target=tail, api=api)
     if slash and head == "scripted":
         return Spec(kind="scripted", target=tail, api=api)
-    raise _unknown(text, head)
+    raise _unknown(text, head, tail)
 
 
-def _parse_url(text: str, api: Api) -> Spec:
-    parts = urlsplit(text)
+def _parse_modal(text: str, api: Api) -> Spec:
+    host, _, name = text.partition("#")
+    if not host:
+        raise UsageError(f"Model 'modal/{text}' names no app: write modal/WORKSPACE--APP#NAME.")
+    url = f"https://{host}.modal.run/v1"
+    return Spec(kind="http", target=name, api=api, url=url, key_env=MODAL_KEY_ENV)
+
+
+def check_url(url: str) -> None:
+    """A `UsageError` unless `url` is the address of a server, and holds no password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        shown = url.rpartition("@")[2]
+        raise UsageError(f"{shown!r} is not a URL: write http://HOST:PORT/v1.") from None
     if parts.username or parts.password:
         raise UsageError(
             f"The URL for {parts.hostname} holds a password. Keys are not stored: take it out of "
             f"the URL and set {URL_KEY_ENV} instead."
         )
-    if not parts.hostname:
-        raise UsageError(f"Model {text!r} has no host: write http://HOST:PORT/v1#NAME.")
-    url = text.partition("#")[0].rstrip("/")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{url!r} has no host: write http://HOST:PORT/v1.")
+
+
+def _parse_url(text: str, api: Api) -> Spec:
+    check_url(text)
+    url, _, name = text.partition("#")
+    url = url.rstrip("/")
     for ending in ("/chat/completions", "/completions"):
         url = url.removesuffix(ending)
-    return Spec(kind="http", target=parts.fragment, api=api, url=url, key_env=URL_KEY_ENV)
+    return Spec(kind="http", target=name, api=api, url=url, key_env=URL_KEY_ENV)
 
 
-def _unknown(text: str, head: str) -> UsageError:
-    known = [*PRESETS, "gguf", "hf", "scripted", "modal", BOX]
+def _unknown(text: str, head: str, tail: str) -> UsageError:
+    heads = (*PRESETS, "gguf", "hf", "modal", "scripted")
+    known = {BOX: BOX} | {name: f"{name}/{tail or 'NAME'}" for name in heads}
     close = difflib.get_close_matches(head, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = f" Did you mean {known[close[0]]!r}?" if close else ""
     presets = ", ".join(f"{name}/NAME" for name in PRESETS)
     return UsageError(
         f"No model {text!r}.{hint} A model is one of: {BOX}, {presets}, {', '.join(_SHAPES)}, "

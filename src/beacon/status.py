@@ -85,7 +85,7 @@ _MODERATION_MESSAGE = re.compile(
     r"|data[_ ]?inspection[_ ]?failed|inappropriate content"  # DashScope
     r"|content[_ ](?:management )?policy|content_filter"  # Azure, OpenAI
     r"|considered high risk"  # Moonshot
-    r"|requires moderation|was flagged"  # OpenRouter
+    r"|requires moderation|(?:in|out)put was flagged"  # OpenRouter
     r"|不安全或敏感内容|敏感内容",
     re.IGNORECASE,
 )
@@ -155,18 +155,23 @@ def status_of(response: Response) -> Status:
     return _status_of_reply(response)
 
 
-def is_moderation(code: str | None, message: str) -> bool:
-    """Whether an error says that the provider's moderation stopped the call."""
-    return (code or "").lower() in MODERATION_CODES or bool(_MODERATION_MESSAGE.search(message))
+def is_moderation(failure: Failure) -> bool:
+    """Whether the provider says that its moderation stopped the call.
+
+    Only its own errors are read: a message of ours may quote a body that speaks of filters.
+    """
+    return failure.reason in ("http", "provider") and (
+        (failure.code or "").lower() in MODERATION_CODES
+        or bool(_MODERATION_MESSAGE.search(failure.message))
+    )
 
 
 def is_retryable(failure: Failure) -> bool:
     """Whether the same call may go through a moment later."""
-    if is_moderation(failure.code, failure.message):
+    if is_moderation(failure) or (failure.code or "").lower() in NOT_WORTH_RETRYING:
         return False
     if failure.reason == "http":
-        worth_it = (failure.code or "").lower() not in NOT_WORTH_RETRYING
-        return failure.http_status in RETRYABLE_HTTP and worth_it
+        return failure.http_status in RETRYABLE_HTTP
     return failure.reason not in ("engine", "bad_shape")
 
 
@@ -184,17 +189,23 @@ _FAILURE_KINDS: Final[dict[str, StatusKind]] = {
 
 
 def _status_of_failure(failure: Failure) -> Status:
-    code = f" (code {failure.code})" if failure.code else ""
-    if is_moderation(failure.code, failure.message):
+    code = _told(failure)
+    if is_moderation(failure):
         detail = f"the provider's moderation stopped the call{code}: {failure.message}"
         return Status(kind="moderated", detail=detail, category="content_refusal", layer="provider")
     kind = _FAILURE_KINDS[failure.reason]
     if failure.http_status == 429:
         kind = "rate_limited"
-    if failure.code and failure.code.lower() not in TECHNICAL_CODES | NOT_WORTH_RETRYING:
-        code = f" (unknown code {failure.code})"
     where = f"HTTP {failure.http_status}" if failure.http_status else failure.reason
     return _technical(kind, f"{where}{code}: {failure.message}")
+
+
+def _told(failure: Failure) -> str:
+    """The provider's code in brackets, unless it only repeats the HTTP status."""
+    if not failure.code or failure.code == str(failure.http_status):
+        return ""
+    is_known = failure.code.lower() in MODERATION_CODES | TECHNICAL_CODES | NOT_WORTH_RETRYING
+    return f" ({'' if is_known else 'unknown '}code {failure.code})"
 
 
 def _status_of_reply(reply: Reply) -> Status:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,6 +17,7 @@ import sqlalchemy as sa
 from filelock import FileLock, Timeout
 from sqlalchemy.dialects import sqlite
 
+from beacon.database import check_version, migrate, open_database
 from beacon.errors import UsageError
 from beacon.records import Category, Label, StatusKind, Stored
 from beacon.rows import (
@@ -67,8 +67,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._engine = sa.create_engine(f"sqlite:///{folder / STORE_FILE}")
-        sa.event.listen(self._engine, "connect", _set_up_connection)
+        self._engine = open_database(folder / STORE_FILE)
         self._next_response: int | None = None
 
     @classmethod
@@ -85,7 +84,7 @@ class Store:
                 )
             folder.mkdir(parents=True, exist_ok=True)
         store = cls(folder)
-        store._migrate(now)
+        migrate(store._engine, now)
         store._keep_study(study, now, version)
         return store
 
@@ -96,7 +95,7 @@ class Store:
             raise UsageError(f"{folder} holds no run: there is no {STORE_FILE} in it.")
         store = cls(folder)
         try:
-            store._check_version()
+            check_version(store._engine, folder)
         except sa.exc.DatabaseError as error:
             raise UsageError(f"{folder / STORE_FILE} can't be read: {error.orig}.") from None
         return store
@@ -364,32 +363,6 @@ class Store:
             name, version = connection.execute(query).one()
         return f"{name}@{version}"
 
-    def _migrate(self, now: datetime) -> None:
-        with self._engine.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            raw.executescript(
-                "CREATE TABLE IF NOT EXISTS migrations "
-                "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
-            )
-            done = {row[0] for row in raw.execute("SELECT number FROM migrations")}
-            for number, name, script in migrations():
-                if number not in done:
-                    raw.executescript(f"BEGIN;\n{script}")
-                    note = "INSERT INTO migrations VALUES (?, ?, ?)"
-                    raw.execute(note, (number, name, stamp(now)))
-                    raw.commit()
-
-    def _check_version(self) -> None:
-        with self._engine.connect() as connection:
-            newest = connection.execute(sa.text("SELECT max(number) FROM migrations")).scalar()
-        known = max(number for number, _, _ in migrations())
-        if newest is not None and newest > known:
-            raise UsageError(
-                f"{self.folder} was written by a newer Beacon (store version {newest}, this one "
-                f"reads up to {known}); upgrade Beacon."
-            )
-
     def _keep_study(self, study: Study, now: datetime, version: str) -> None:
         with self._engine.connect() as connection:
             n_held = connection.execute(sa.select(sa.func.count()).select_from(studies)).scalar()
@@ -397,11 +370,11 @@ class Store:
             held = self.study()
             if held == study:
                 return
-            if not study.grew_from(held):
+            if not study.grew_from(held) and self.status_counts():
                 raise UsageError(
                     f"{self.folder} holds a run of another study ({held.name}, {held.id}); "
                     "choose another folder with --into. Models and repeats may be added to a run; "
-                    "questions, framings and sampling may not change."
+                    "nothing that was asked may be changed or left out."
                 )
         row = {
             "study_id": study.id,
@@ -417,25 +390,6 @@ class Store:
         with self._engine.connect() as connection:
             query = sa.select(studies.c.study).order_by(order).limit(1)
             return msgspec.json.decode(connection.execute(query).scalar_one(), type=Study)
-
-
-def migrations() -> list[tuple[int, str, str]]:
-    """The store's migrations in order: number, name, script."""
-    folder = resources.files("beacon") / "migrations"
-    files = sorted(file for file in folder.iterdir() if file.name.endswith(".sql"))
-    return [
-        (int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files
-    ]
-
-
-def _set_up_connection(connection: Any, record: Any) -> None:
-    del record
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.execute("PRAGMA busy_timeout = 10000")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
 
 
 def _join(instrument_id: int, *, isouter: bool = False) -> sa.Join:

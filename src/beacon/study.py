@@ -10,10 +10,12 @@ from msgspec import Meta
 from beacon.ids import content_id
 from beacon.records import Category, Record, Sampling
 
-Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*$", max_length=80)]
+Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*\Z", max_length=80)]
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0, le=1e9)]
+Amount = Annotated[float, Meta(ge=0, le=1e9)]
+"""Bounded, as `Seconds` are: JSON, in which a study is stored, can't carry infinity."""
 
 Claim = Literal[
     "all_are",
@@ -52,8 +54,8 @@ class Question(Record, frozen=True, kw_only=True):
 class Price(Record, frozen=True, kw_only=True):
     """What a million tokens cost."""
 
-    input: Annotated[float, Meta(ge=0)]
-    output: Annotated[float, Meta(ge=0)]
+    input: Amount
+    output: Amount
     currency: str = "USD"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 import types
-from datetime import date
 from importlib import resources
 from io import StringIO
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
+from ruamel.yaml.constructor import RoundTripConstructor
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.reader import ReaderError
 
 from beacon.errors import StudyError, UsageError
-from beacon.records import Record
-from beacon.spec import parse_spec
+from beacon.records import Record, storable
+from beacon.spec import check_url, parse_spec
 from beacon.study import (
     CLAIMS_ON_A_CATEGORY,
     Expectation,
@@ -45,7 +46,9 @@ def load_study(source: Path | str) -> Study:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise StudyError(path, [(None, f"is not UTF-8 text ({error.reason}).")]) from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        what = f"is not UTF-8 text ({error.reason}); save it as UTF-8."
+        raise StudyError(path, [(line, what)]) from None
     except OSError as error:
         raise UsageError(f"Cannot read the study {path}: {error.strerror}.") from None
     return read_study(text, file=path)
@@ -87,33 +90,55 @@ def read_study(text: str, *, file: Path | str = "study") -> Study:
 
 def dump_study(study: Study) -> str:
     """A study as YAML text that `read_study` reads back."""
-    plain = msgspec.to_builtins(study)
-    plain["models"] = [_without_defaults(entry) for entry in plain["models"]]
-    plain["questions"] = [_without_defaults(question) for question in plain["questions"]]
-    plain["expectations"] = [_without_defaults(item) for item in plain["expectations"]]
     yaml = YAML()
     yaml.width = 100
     yaml.allow_unicode = True
     out = StringIO()
-    yaml.dump(_without_defaults(plain), out)
+    yaml.dump(_without_defaults(study), out)
     return out.getvalue()
 
 
-def _without_defaults(plain: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in plain.items() if value not in ("", [], {}, None, False)}
+def _without_defaults(value: Any) -> Any:
+    """Records as mappings of the fields that are not what they would be if left out."""
+    if isinstance(value, tuple):
+        return [_without_defaults(item) for item in value]
+    if not isinstance(value, Record):
+        return msgspec.to_builtins(value)
+    given = {
+        field.name: (getattr(value, field.name), _default(field))
+        for field in msgspec.structs.fields(value)
+    }
+    return {name: _without_defaults(item) for name, (item, left) in given.items() if item != left}
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    """What a field is when it is left out; `NODEFAULT`, which equals nothing, when it can't be."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+class _Constructor(RoundTripConstructor):
+    """The core schema of YAML 1.2, in which a date is text."""
+
+
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", RoundTripConstructor.construct_yaml_str)
 
 
 def _parse_yaml(text: str, file: Path | str) -> CommentedMap:
     yaml = YAML(typ="rt")
     yaml.version = (1, 2)
+    yaml.Constructor = _Constructor
     try:
         tree = yaml.load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
         raise StudyError(file, [(line, _yaml_problem(error))]) from None
-    except YAMLError as error:
-        raise StudyError(file, [(None, f"is not YAML: {str(error).splitlines()[0]}")]) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"is not valid YAML: {str(error).splitlines()[0]}; take it out."
+        raise StudyError(file, [(line, what)]) from None
     if not isinstance(tree, CommentedMap):
         raise StudyError(
             file, [(1, "is not a study: it must be a mapping that begins with `beacon: 1`.")]
@@ -181,7 +206,7 @@ class _Reader:
             return ()
         if not node and name in NEVER_EMPTY:
             self._say(tree, name, f"{name}: is empty; give at least one.")
-        items = []
+        items: list[Record | None] = []
         for index, item in enumerate(node):
             where = f"{name}[{index}]"
             if name == "models" and isinstance(item, str):
@@ -192,6 +217,7 @@ class _Reader:
                     _line(node, index),
                     f"{where}: expected a mapping, got {_kind_of(_plain(item))}.",
                 )
+                items.append(None)
                 continue
             items.append(self.record(item, LISTS[name], where))
         return tuple(items)
@@ -216,8 +242,10 @@ class _Reader:
     def _check_spec(self, tree: CommentedMap, index: int, entry: ModelEntry) -> None:
         try:
             parse_spec(entry.spec)
+            if entry.url:
+                check_url(entry.url)
         except UsageError as error:
-            self._say_at(_line(tree["models"], index), f"models[{index}].spec: {error}")
+            self._say_at(_line(tree["models"], index), f"models[{index}]: {error}")
 
     def _check_references(self, tree: CommentedMap, study: Study) -> None:
         framings = [framing.id for framing in study.framings]
@@ -250,7 +278,7 @@ def _framings_as_list(node: CommentedMap) -> CommentedSeq:
     listed = CommentedSeq()
     for index, (key, system) in enumerate(node.items()):
         item = CommentedMap(id=key, system=system)
-        line = node.lc.data[key][0]
+        line = node.lc.data.get(key, [node.lc.line])[0]  # a merged key has no line of its own
         item.lc.line = line
         item.lc.data = {"id": [line, 0, line, 0], "system": [line, 0, line, 0]}
         listed.append(item)
@@ -267,16 +295,16 @@ def _line(node: Any, key: Any = None) -> int | None:
 
 
 def _plain(value: Any) -> Any:
-    """YAML's decorated values as plain ones. A date is text here, as in YAML 1.2's core schema."""
+    """YAML's decorated values as plain ones; tags are ignored, and lone surrogates replaced."""
     if isinstance(value, CommentedMap):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, CommentedSeq):
         return [_plain(item) for item in value]
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, date):
-        return str(value)
-    for kind in (str, int, float):
+    if isinstance(value, str | TaggedScalar):
+        return storable(str(value))
+    for kind in (int, float):
         if isinstance(value, kind):
             return kind(value)
     return value
@@ -333,19 +361,18 @@ def _choices(kind: Any) -> list[str]:
 def _friendly(message: str, kind: Any) -> str:
     """A validation message in the words of a study file, with the fix where it is plain."""
     message, _, place = message.partition(" - at ")
-    wanted_text = message.startswith("Expected `str`") or "Expected `str | " in message
     friendly = _ARTICLES.sub(lambda match: _WORDS.get(match.group(1), match.group(1)), message)
     friendly = friendly[:1].lower() + friendly[1:]
+    fix = ""
     if "matching regex" in message:
         friendly = "an id is made of letters, digits and any of _ . : @ -, and starts with none"
         friendly += " of those signs"
-    if "length >= 1" in message:
-        friendly = "is empty; write something, or leave the key out"
-    if "invalid enum value" in friendly:
-        given = message.partition("value ")[2].partition(" - ")[0]
+    elif "length >= 1" in message or "got `null`" in message:
+        friendly, fix = "is empty", "; write something, or leave it out"
+    elif "Invalid enum value" in message:
+        given = message.partition("value ")[2]
         friendly = f"{given} is none of {', '.join(_choices(kind))}"
+    elif re.match(r"Expected `str.*got `(int|float|bool)`", message):
+        fix = "; put it in quotes"
     inside = place.strip("`").removeprefix("$")
-    fix = (
-        "; put it in quotes" if wanted_text and "got" in message and "array" not in message else ""
-    )
     return f"{friendly}{f' at {inside}' if inside else ''}{fix}."

@@ -70,7 +70,7 @@ def load_rules() -> Rules:
         refusal=phrases("content_refusal", "refusal_phrase"),
         technical=phrases("technical_failure", "technical_phrase"),
         partial=phrases("partial_response", "limiting_phrase"),
-        error_message=re.compile(rf"\s*(?:{expressions})", re.IGNORECASE),
+        error_message=re.compile(rf"\s*({expressions})", re.IGNORECASE),
         **tree["thresholds"],
     )
 
@@ -100,10 +100,10 @@ class ReferenceClassifier:
     def _decide(self, text: str, length: int) -> tuple[Category, Evidence]:
         rules = self._rules
         folded = _folded(text)
-        refusal = _find(folded, rules.refusal, text)
+        refusal = _find(text, folded, rules.refusal)
         if refusal and length < rules.refusal_below:
             return "content_refusal", refusal
-        technical = _find(folded, rules.technical, text) or self._error_message(text)
+        technical = _find(text, folded, rules.technical) or self._error_message(text)
         if technical:
             return "technical_failure", technical
         if refusal:
@@ -112,7 +112,7 @@ class ReferenceClassifier:
             return "substantive_response", _by_length(
                 "long_text", f"{length} characters, more than {rules.substantive_above}"
             )
-        limiting = _find(folded, rules.partial, text)
+        limiting = _find(text, folded, rules.partial)
         if limiting:
             return "partial_response", limiting
         if length < rules.technical_below:
@@ -128,30 +128,24 @@ class ReferenceClassifier:
         match = self._rules.error_message.match(text)
         if match is None:
             return None
-        return Evidence(
-            rule="error_message", detail=match.group().strip(), start=match.start(), end=match.end()
-        )
+        start, end = match.span(1)
+        return Evidence(rule="error_message", detail=match.group(1), start=start, end=end)
 
 
 def _folded(text: str) -> str:
-    """In lower case, with straight apostrophes."""
-    lower = text.lower()
-    return lower if lower.isascii() else lower.translate(_STRAIGHT)
+    """In lower case, with straight apostrophes, character for character."""
+    if text.isascii():
+        return text.lower()
+    # İ is the one character whose lower case is two, which would shift every span after it.
+    return text.replace("İ", "i").lower().translate(_STRAIGHT)
 
 
-def _find(folded: str, phrases: tuple[Phrase, ...], text: str) -> Evidence | None:
+def _find(text: str, folded: str, phrases: tuple[Phrase, ...]) -> Evidence | None:
     for phrase in phrases:
         start = folded.find(phrase.words)
         if start >= 0:
-            # Lower case can be longer than the original (İ): then the span would be off.
-            is_aligned = len(folded) == len(text)
             end = start + len(phrase.words)
-            return Evidence(
-                rule=phrase.rule,
-                detail=text[start:end] if is_aligned else phrase.words,
-                start=start if is_aligned else None,
-                end=end if is_aligned else None,
-            )
+            return Evidence(rule=phrase.rule, detail=text[start:end], start=start, end=end)
     return None
 
 

@@ -85,7 +85,7 @@ async def _ask(name: str, environ: Mapping[str, str]) -> str:
     preset = PRESETS[name]
     spec = Spec(kind="http", target="any", url=preset.url, preset=preset)
     entry = ModelEntry(spec=f"{name}/any", timeouts=PATIENCE)
-    model = OpenAIModel(entry, spec, environ.get(preset.key_env or "", ""))
+    model = OpenAIModel(entry, spec, environ.get(preset.key_env or "", ""), environ)
     try:
         served = await model.served()
     except UsageError as error:

@@ -53,23 +53,22 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="beacon")
-def cli() -> None:  # noqa: D301
+def cli() -> None:
     """Ask language models the same questions under different framings, and see what changes.
 
     \b
     study -> plan -> collect -> classify -> compare -> report
-    """
+    """  # noqa: D301 - click reads the backspace
 
 
 def main() -> None:
     """Run the command line. A mistake in the input is one message and exit code 2."""
     try:
-        cli(standalone_mode=False)
+        # Outside its standalone mode, click hands back the code of an Exit that a command raised.
+        exit_code = cli(standalone_mode=False)
     except UsageError as error:
         click.echo(f"Error: {error}", err=True)
         raise SystemExit(2) from None
-    except click.exceptions.Exit as stop:
-        raise SystemExit(stop.exit_code) from None
     except click.ClickException as error:
         error.show()
         raise SystemExit(error.exit_code) from None
@@ -80,3 +79,4 @@ def main() -> None:
         # Whoever read our output has gone, as in `beacon plan | head`; and Python would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    raise SystemExit(exit_code or 0)

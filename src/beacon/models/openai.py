@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment
 
+import aiohttp
 import msgspec
-from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import DetailedPyreqwestError, PyreqwestError, RequestTimeoutError
-from pyreqwest.response import Response
 
 from beacon.errors import ModelError, UsageError
 from beacon.models.wire import LONGEST_QUOTE, error_of, read_reply, request_body
@@ -30,7 +32,7 @@ async def open_openai(
     """Open the server that `entry` names; asks it for its model's name if the spec gives none."""
     del say
     key = read_key(entry, spec, environ)
-    model = OpenAIModel(entry, spec, key)
+    model = OpenAIModel(entry, spec, key, environ)
     try:
         if not spec.target:
             await model.discover()
@@ -56,7 +58,7 @@ class OpenAIModel:
 
     limit = 16
 
-    def __init__(self, entry: ModelEntry, spec: Spec, key: str) -> None:
+    def __init__(self, entry: ModelEntry, spec: Spec, key: str, environ: Mapping[str, str]) -> None:
         self._target = spec.target
         self._api = spec.api
         self._preset = spec.preset
@@ -66,7 +68,8 @@ class OpenAIModel:
         self._url = f"{self._base}/{path}"
         self._key = key
         self._timeouts = entry.timeouts
-        self._client = _client(entry.timeouts, key)
+        self._proxy = proxy_for(self._base, environ)
+        self._session = _session(entry.timeouts, key)
 
     async def ask(self, call: Call) -> Reply:
         """Send the call once."""
@@ -76,11 +79,10 @@ class OpenAIModel:
             )
         )
         started = time.perf_counter()
-        response = await self._send(self._url, body)
-        raw = bytes(await response.bytes())
+        status, headers, raw = await self._send(self._url, body)
         latency = time.perf_counter() - started
-        if response.status != 200:
-            raise self._refused(response, raw)
+        if status != 200:
+            raise self._refused(status, headers, raw)
         return read_reply(_decode(raw), latency=latency)
 
     async def discover(self) -> None:
@@ -97,10 +99,9 @@ class OpenAIModel:
     async def served(self) -> list[str]:
         """The names of the models that the server offers."""
         try:
-            response = await self._send(f"{self._base}/models", None)
-            raw = bytes(await response.bytes())
-            if response.status != 200:
-                raise self._refused(response, raw)
+            status, headers, raw = await self._send(f"{self._base}/models", None)
+            if status != 200:
+                raise self._refused(status, headers, raw)
             return [str(model["id"]) for model in _decode(raw)["data"]]
         except ModelError as error:
             raise UsageError(f"{self._base} does not list its models: {error.message}") from None
@@ -109,35 +110,40 @@ class OpenAIModel:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._session.close()
 
-    async def _send(self, url: str, body: bytes | None) -> Response:
-        """POST `body`, or GET without one; the response has been read to its end."""
-        request = self._client.get(url) if body is None else self._client.post(url).body_bytes(body)
-        started = time.perf_counter()
+    async def _send(self, url: str, body: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
+        """POST `body`, or GET without one, and read the response to its end."""
+        times = self._timeouts
+        method = "GET" if body is None else "POST"
+        first_byte = asyncio.timeout(times.first_byte)
         try:
-            return await request.build().send()
-        except RequestTimeoutError:
-            raise self._late(time.perf_counter() - started) from None
-        except PyreqwestError as error:
+            async with asyncio.timeout(times.whole):
+                async with first_byte:
+                    response = await self._session.request(
+                        method, url, data=body, allow_redirects=False, proxy=self._proxy
+                    )
+                async with response:
+                    return response.status, response.headers, await response.read()
+        except aiohttp.ConnectionTimeoutError:
+            message = f"no connection within {times.connect:g} s"
+            raise ModelError("connect_timeout", message) from None
+        except TimeoutError:
+            if first_byte.expired():
+                message = f"no byte within {times.first_byte:g} s"
+                raise ModelError("first_byte_timeout", message) from None
+            message = f"no whole reply within {times.whole:g} s"
+            raise ModelError("whole_timeout", message) from None
+        except (aiohttp.ClientError, OSError) as error:
             raise ModelError("connection", self._redact(f"{url}: {_cause(error)}")) from None
 
-    def _late(self, seconds: float) -> ModelError:
-        """Which of the timeouts it was; the client names a missing first byte a failed connect."""
-        times = self._timeouts
-        if seconds >= times.whole:
-            return ModelError("whole_timeout", f"no whole reply within {times.whole:g} s")
-        if seconds >= times.first_byte:
-            return ModelError("first_byte_timeout", f"no byte within {times.first_byte:g} s")
-        return ModelError("connect_timeout", f"no connection within {times.connect:g} s")
-
-    def _refused(self, response: Response, raw: bytes) -> ModelError:
+    def _refused(self, status: int, headers: Mapping[str, str], raw: bytes) -> ModelError:
         try:
             payload: Any = _decode(raw)
         except ModelError:
             payload = raw.decode("utf-8", "replace").strip() or "no body"
-        retry_after = parse_retry_after(response.get_header("retry-after"), now=datetime.now(UTC))
-        error = error_of(payload, reason_status=response.status, retry_after=retry_after)
+        retry_after = parse_retry_after(headers.get("Retry-After"), now=datetime.now(UTC))
+        error = error_of(payload, reason_status=status, retry_after=retry_after)
         error.message = self._redact(error.message)
         return error
 
@@ -146,27 +152,35 @@ class OpenAIModel:
         return message.replace(self._key, "[key]") if self._key else message
 
 
-def _client(timeouts: Timeouts, key: str) -> Client:
-    """Redirects are not followed: they would carry the key to another host."""
-    headers = {"content-type": "application/json", "accept": "application/json"}
+def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy that the environment names for `url`.
+
+    Looked up once: aiohttp's own look-up, made for every request, costs more than the request.
+    """
+    parts = urlsplit(url)
+    names = {name.lower(): value for name, value in environ.items() if value}
+    if proxy_bypass_environment(parts.hostname or "", {"no": names.get("no_proxy", "")}):
+        return None
+    return names.get(f"{parts.scheme}_proxy") or names.get("all_proxy")
+
+
+def _session(timeouts: Timeouts, key: str) -> aiohttp.ClientSession:
+    """How many calls are under way is for `collect` to limit, so the pool has no limit."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if key:
-        headers["authorization"] = f"Bearer {key}"
-    return (
-        ClientBuilder()
-        .default_headers(headers)
-        .user_agent("beacon")
-        .follow_redirects(False)
-        .connect_timeout(timedelta(seconds=timeouts.connect))
-        .read_timeout(timedelta(seconds=timeouts.first_byte))
-        .timeout(timedelta(seconds=timeouts.whole))
-        .build()
+        headers["Authorization"] = f"Bearer {key}"
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        headers={**headers, "User-Agent": "beacon"},
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect),
+        cookie_jar=aiohttp.DummyCookieJar(),
     )
 
 
-def _cause(error: PyreqwestError) -> str:
-    """The innermost reason that the client gives."""
-    causes = error.details["causes"] if isinstance(error, DetailedPyreqwestError) else None
-    return str(causes[-1]["message"]) if causes else str(error)
+def _cause(error: Exception) -> str:
+    """What went wrong, in the system's words where it has some."""
+    number = None if isinstance(error, aiohttp.ClientSSLError) else getattr(error, "errno", None)
+    return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
 
 
 def _decode(raw: bytes) -> Any:

@@ -82,14 +82,14 @@ async def open_scripted(
 def read_script(path: Path) -> Script:
     """A script file, checked."""
     try:
-        tree: Any = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+        tree: Any = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         return msgspec.convert(tree, Script)
     except OSError as error:
         raise UsageError(f"Cannot read the script {path}: {error.strerror}.") from None
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"The script {path} is not YAML: {error}") from None
     except msgspec.ValidationError as error:
         raise UsageError(f"The script {path} is not right: {error}") from None
+    except (YAMLError, ValueError) as error:  # such as a date that there never was
+        raise UsageError(f"The script {path} is not YAML: {error}") from None
 
 
 class ScriptedModel:

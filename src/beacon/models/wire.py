@@ -7,11 +7,13 @@ quotes what came.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 from beacon.errors import ModelError
 from beacon.model import messages, plain_prompt, split_reasoning
-from beacon.records import Call, Reply, TokenLogprob, storable
+from beacon.records import Call, Reply, Sampling, TokenLogprob, storable
 from beacon.spec import Api, Preset
 from beacon.status import MODERATION_CODES
 
@@ -28,13 +30,13 @@ def request_body(
         body["messages"] = messages(call)
     else:
         body["prompt"] = plain_prompt(call)
-    body.update(_sampling(call, api, preset))
+    body.update(_sampling(call.sampling, api, preset))
     body.update(extra)
     return body
 
 
-def _sampling(call: Call, api: Api, preset: Preset | None) -> dict[str, Any]:
-    sampling = call.sampling
+@lru_cache
+def _sampling(sampling: Sampling, api: Api, preset: Preset | None) -> dict[str, Any]:
     given: dict[str, Any] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -45,6 +47,7 @@ def _sampling(call: Call, api: Api, preset: Preset | None) -> dict[str, Any]:
     }
     if preset:
         given = {name: value for name, value in given.items() if name not in preset.unsupported}
+    if preset and api == "chat":  # plain completions have kept the older names
         for ours, theirs in preset.parameters:
             given[theirs] = given.pop(ours, None)
     if api == "chat" and given.get("logprobs") is not None:
@@ -59,7 +62,7 @@ def read_reply(payload: Any, *, latency: float) -> Reply:
         raise _malformed("the body is not an object", payload)
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        if payload.get("error") or "code" in payload:
+        if payload.get("error") or payload.get("base_resp") or "code" in payload:
             raise error_of(payload, reason_status=None)
         raise _malformed("the body has no choices", payload)
     choice: dict[str, Any] = choices[0]
@@ -78,13 +81,13 @@ def _read_chat(
 ) -> Reply:
     written, content = split_reasoning(_text_of(message.get("content")))
     refusal = message.get("refusal")
-    is_declared_refusal = isinstance(refusal, str) and bool(refusal) and not content
+    is_declared_refusal = isinstance(refusal, str) and bool(refusal) and not content.strip()
     reasoning = message.get("reasoning_content") or message.get("reasoning") or written
     return Reply(
         text=storable(str(refusal) if is_declared_refusal else content),
         reasoning=storable(_text_of(reasoning)) or None,
         is_declared_refusal=is_declared_refusal,
-        logprobs=_chat_logprobs(choice.get("logprobs")),
+        logprobs=_logprobs(choice.get("logprobs")),
         latency=latency,
         **_common(payload, choice),
     )
@@ -95,7 +98,7 @@ def _read_completion(payload: dict[str, Any], choice: dict[str, Any], latency: f
     return Reply(
         text=storable(text.strip()),
         reasoning=storable(reasoning) if reasoning else None,
-        logprobs=_completion_logprobs(choice.get("logprobs")),
+        logprobs=_logprobs(choice.get("logprobs")),
         latency=latency,
         **_common(payload, choice),
     )
@@ -117,13 +120,15 @@ def error_of(
     payload: Any, *, reason_status: int | None, retry_after: float | None = None
 ) -> ModelError:
     """The error that a body describes, in whichever of the usual forms."""
-    error = payload.get("error", payload) if isinstance(payload, dict) else payload
+    error = payload
+    if isinstance(payload, dict):
+        error = payload.get("error") or payload.get("base_resp") or payload
     if not isinstance(error, dict):
         error = {"message": error}
-    message = error.get("message") or error.get("detail") or error.get("msg") or error
+    words = (error.get(name) for name in ("message", "detail", "msg", "status_msg"))
     return ModelError(
         "http" if reason_status is not None else "provider",
-        storable(str(message))[:LONGEST_QUOTE],
+        storable(str(next(filter(None, words), error)))[:LONGEST_QUOTE],
         http_status=reason_status,
         code=_error_code(error),
         retry_after=retry_after,
@@ -131,16 +136,17 @@ def error_of(
 
 
 def _error_code(error: dict[str, Any]) -> str | None:
-    """The most telling code: moderation first, since it is often nested under a general one."""
+    """The most telling code: moderation first, often nested; then words before numbers."""
     inner = error.get("innererror")
-    inner_code = inner.get("code") if isinstance(inner, dict) else None
+    named = [error.get(name) for name in ("code", "type", "status", "status_code")]
     codes = [
-        str(code)
-        for code in (error.get("code"), error.get("type"), error.get("status"), inner_code)
+        storable(str(code))
+        for code in (*named, inner.get("code") if isinstance(inner, dict) else None)
         if isinstance(code, str | int) and not isinstance(code, bool) and code != ""
     ]
     telling = [code for code in codes if code.lower() in MODERATION_CODES]
-    return next(iter(telling or codes), None)
+    words = [code for code in codes if not code.isdecimal()]
+    return next(iter(telling or words or codes), None)
 
 
 def _text_of(content: Any) -> str:
@@ -153,16 +159,27 @@ def _text_of(content: Any) -> str:
     return ""
 
 
-def _chat_logprobs(raw: Any) -> tuple[TokenLogprob, ...] | None:
-    tokens = raw.get("content") if isinstance(raw, dict) else None
-    if not isinstance(tokens, list):
+def _logprobs(raw: Any) -> tuple[TokenLogprob, ...] | None:
+    """Log-probabilities in either form, whichever endpoint sent them; None if they can't be read.
+
+    They stand beside the text, which is worth keeping without them.
+    """
+    try:
+        if raw.get("tokens") is not None:
+            return _logprobs_in_lists(raw)
+        return _logprobs_in_objects(raw["content"])
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
+
+
+def _logprobs_in_objects(tokens: Any) -> tuple[TokenLogprob, ...]:
+    """The chat form: an object for each token."""
     return tuple(
         TokenLogprob(
             token=storable(token["token"]),
-            logprob=float(token["logprob"]),
+            logprob=_finite(token["logprob"]),
             top=tuple(
-                (storable(top["token"]), float(top["logprob"]))
+                (storable(top["token"]), _finite(top["logprob"]))
                 for top in token.get("top_logprobs") or ()
             ),
         )
@@ -170,20 +187,26 @@ def _chat_logprobs(raw: Any) -> tuple[TokenLogprob, ...] | None:
     )
 
 
-def _completion_logprobs(raw: Any) -> tuple[TokenLogprob, ...] | None:
-    """The older form: parallel lists. llama.cpp sends the chat form here too."""
-    if not isinstance(raw, dict) or not isinstance(raw.get("tokens"), list):
-        return _chat_logprobs(raw)
+def _logprobs_in_lists(raw: dict[str, Any]) -> tuple[TokenLogprob, ...]:
+    """The older form: parallel lists."""
     tops: Iterable[Any] = raw.get("top_logprobs") or [None] * len(raw["tokens"])
     return tuple(
         TokenLogprob(
             token=storable(token),
-            logprob=float(logprob),
-            top=tuple((storable(text), float(value)) for text, value in (top or {}).items()),
+            logprob=_finite(logprob),
+            top=tuple((storable(text), _finite(value)) for text, value in (top or {}).items()),
         )
         for token, logprob, top in zip(raw["tokens"], raw["token_logprobs"], tops, strict=True)
         if logprob is not None
     )
+
+
+def _finite(value: Any) -> float:
+    """A number that JSON can carry, as a float."""
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError(f"{value!r} is not finite")
+    return number
 
 
 def _malformed(what: str, payload: Any) -> ModelError:

@@ -41,7 +41,7 @@ class _Counting(Watch):
 
     def say(self, message: str) -> None:
         """Print it."""
-        self._console.print(message, markup=False)
+        self._console.print(message, markup=False, soft_wrap=True)
 
     def started(self, n_calls: int, n_done: int) -> None:
         """Note how far the run is."""
@@ -83,7 +83,7 @@ class TerminalProgress(_Counting):
 
     def say(self, message: str) -> None:
         """Print above the bar."""
-        self._bar.console.print(message, markup=False)
+        self._bar.console.print(message, markup=False, soft_wrap=True)
 
     def started(self, n_calls: int, n_done: int) -> None:
         """Show the bar."""

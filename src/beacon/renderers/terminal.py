@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -31,15 +32,15 @@ def findings_table(findings: Findings) -> Group:
 
 
 def _rates(findings: Findings) -> Table:
-    table = Table(
-        title=f"{findings.title} · {findings.n_responses} of {findings.n_calls} responses · "
-        f"labelled by {findings.classifier}",
-        title_justify="left",
-        title_style="bold",
-        caption="Share of the answered (technical failure: of all), 95 % Wilson interval, count. "
-        "Controls are left out.",
-        caption_justify="left",
+    table = _table(
+        f"{findings.title} · {findings.n_responses} of {findings.n_calls} responses · "
+        f"labelled by {findings.classifier}"
     )
+    table.caption = (
+        "Share of the answered (technical failure: of all), 95 % Wilson interval, count. "
+        "Controls are left out."
+    )
+    table.caption_justify = "left"
     table.add_column("model")
     table.add_column("framing")
     for category in ORDER:
@@ -61,9 +62,7 @@ def _rate(rate: Rate) -> str:
 
 
 def _changes(findings: Findings) -> Table:
-    table = Table(
-        title=f"Against {findings.baseline}, in points", title_justify="left", title_style="bold"
-    )
+    table = _table(f"Against {findings.baseline}, in points")
     table.add_column("model")
     table.add_column("framing")
     for category in ORDER:
@@ -82,26 +81,36 @@ def _changes(findings: Findings) -> Table:
 
 
 def _expectations(findings: Findings) -> Table:
-    table = Table(title="Expected", title_justify="left", title_style="bold")
+    untested = [item for item in findings.expectations if item.outcome == "not tested"]
+    table = _table("Expected")
+    if untested:
+        table.caption = f"{len(untested)} more were not tested; the report says of each why."
+        table.caption_justify = "left"
     table.add_column("outcome", no_wrap=True)
     table.add_column("expectation")
     table.add_column("because")
     for item in findings.expectations:
-        table.add_row(item.outcome, Text(item.says), Text(item.why))
+        if item.outcome != "not tested":
+            table.add_row(item.outcome, Text(item.says), Text(item.why))
     return table
+
+
+def _table(title: str) -> Table:
+    # As `Text`, because a title may hold brackets, which are markup in a plain string.
+    return Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
 
 
 def plan_table(plan: Plan) -> Table:
     """What a study will take."""
-    table = Table(
-        title=f"{plan.study}: {plan.n_calls:,} calls = {plan.n_questions} questions x "
-        f"{plan.n_framings} framings x {len(plan.models)} models x {plan.repeats} repeats",
-        title_justify="left",
-        title_style="bold",
-        caption=f"Nothing was sent. Tokens are estimated from lengths; time assumes "
-        f"{plan.tokens_per_second:g} tokens a second for each connection.",
-        caption_justify="left",
+    table = _table(
+        f"{plan.study}: {plan.n_calls:,} calls = {plan.n_questions} questions x "
+        f"{plan.n_framings} framings x {len(plan.models)} models x {plan.repeats} repeats"
     )
+    table.caption = (
+        f"Nothing was sent. Tokens are estimated from lengths; time assumes "
+        f"{plan.tokens_per_second:g} tokens a second for each connection."
+    )
+    table.caption_justify = "left"
     for name in ("model", "calls", "tokens in", "tokens out", "at most", "time", "cost", "note"):
         table.add_column(name, justify="left" if name in ("model", "note") else "right")
     for model in plan.models:
