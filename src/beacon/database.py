@@ -53,9 +53,10 @@ def check_version(engine: sa.Engine, folder: Path) -> None:
 def migrations() -> list[tuple[int, str, str]]:
     """The store's migrations in order: number, name, script."""
     folder = resources.files("beacon") / "migrations"
-    files = sorted(file for file in folder.iterdir() if file.name.endswith(".sql"))
+    files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return [
-        (int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files
+        (int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8"))
+        for file in sorted(files, key=lambda file: file.name)
     ]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from sqlalchemy import RowMapping
 
 from beacon.records import (
     Call,
@@ -109,7 +109,7 @@ def stored(row_id: int, landed: Landed) -> Stored:
     )
 
 
-def read_stored(row: Mapping[str, Any]) -> Stored:
+def read_stored(row: RowMapping) -> Stored:
     """A response as it was stored."""
     response: Response
     if row["kind"] == "failure":
@@ -140,7 +140,7 @@ def read_stored(row: Mapping[str, Any]) -> Stored:
     return Stored(response=response, **{name: row[name] for name in names})
 
 
-def read_label(row: Mapping[str, Any], classifier: str) -> Label:
+def read_label(row: RowMapping, classifier: str) -> Label:
     """A label as it was stored."""
     return Label(
         category=row["category"],

@@ -112,6 +112,12 @@ COLUMNS = (
     "classifier",
 )
 
+OF_A_REPLY = COLUMNS[COLUMNS.index("text") : COLUMNS.index("latency")] + (
+    "served_model",
+    "provider",
+)
+OF_A_LABEL = tuple(name for name in COLUMNS[COLUMNS.index("category") :] if name != "evidence")
+
 
 def _row(stored: Stored, label: Label | None, questions: dict[str, Any]) -> dict[str, Any]:
     response, question = stored.response, questions[stored.question_id]
@@ -130,13 +136,10 @@ def _row(stored: Stored, label: Label | None, questions: dict[str, Any]) -> dict
         "latency": response.latency,
     }
     if isinstance(response, Reply):
-        names = ("text", "reasoning", "finish_reason", "prompt_tokens", "completion_tokens")
-        row |= {name: getattr(response, name) for name in (*names, "served_model", "provider")}
+        row |= {name: getattr(response, name) for name in OF_A_REPLY}
     else:
         row["error"] = response.message
     if label is not None:
-        names = ("category", "layer", "length", "confidence", "rule", "classifier")
-        flags = ("technical_failure", "substantive_response", "content_refusal", "partial_response")
-        row |= {name: getattr(label, name) for name in (*names, *flags)}
+        row |= {name: getattr(label, name) for name in OF_A_LABEL}
         row["evidence"] = "; ".join(item.detail for item in label.evidence)
     return row

@@ -161,7 +161,7 @@ def _parse_url(text: str, api: Api) -> Spec:
 def _unknown(text: str, head: str, tail: str) -> UsageError:
     heads = (*PRESETS, "gguf", "hf", "modal", "scripted")
     known = {BOX: BOX} | {name: f"{name}/{tail or 'NAME'}" for name in heads}
-    close = difflib.get_close_matches(head, known, n=1)
+    close = difflib.get_close_matches(head.lower(), known, n=1)
     hint = f" Did you mean {known[close[0]]!r}?" if close else ""
     presets = ", ".join(f"{name}/NAME" for name in PRESETS)
     return UsageError(

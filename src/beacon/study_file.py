@@ -14,8 +14,9 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
 from ruamel.yaml.constructor import RoundTripConstructor
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.representer import RoundTripRepresenter
 
 from beacon.errors import StudyError, UsageError
 from beacon.records import Record, storable
@@ -91,6 +92,7 @@ def read_study(text: str, *, file: Path | str = "study") -> Study:
 def dump_study(study: Study) -> str:
     """A study as YAML text that `read_study` reads back."""
     yaml = YAML()
+    yaml.Representer = _Representer
     yaml.width = 100
     yaml.allow_unicode = True
     out = StringIO()
@@ -118,6 +120,18 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
+class _Representer(RoundTripRepresenter):
+    """Writes every text so that it is read back as it was."""
+
+    def text(self, text: str) -> Any:
+        # Only in double quotes are these escaped; elsewhere they are line breaks, and folded.
+        style = '"' if re.search("[\x85\u2028\u2029]", text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Representer.add_representer(str, _Representer.text)
+
+
 class _Constructor(RoundTripConstructor):
     """The core schema of YAML 1.2, in which a date is text."""
 
@@ -139,6 +153,9 @@ def _parse_yaml(text: str, file: Path | str) -> CommentedMap:
         line = text.count("\n", 0, error.position) + 1
         what = f"is not valid YAML: {str(error).splitlines()[0]}; take it out."
         raise StudyError(file, [(line, what)]) from None
+    except (YAMLError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # What the parser lets through of a value that its tag does not fit, such as `!!int x`.
+        raise StudyError(file, [(None, f"is not valid YAML: {error}.")]) from None
     if not isinstance(tree, CommentedMap):
         raise StudyError(
             file, [(1, "is not a study: it must be a mapping that begins with `beacon: 1`.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -30,7 +31,7 @@ def classify_command(
         _classify_run(run, classifier, as_json)
         return
     assert text is not None
-    said = click.get_text_stream("stdin").read() if text == "-" else text
+    said = sys.stdin.read() if text == "-" else text
     _print_label(classify(said, finish_reason=finish_reason, classifier=classifier), as_json)
 
 

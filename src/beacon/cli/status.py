@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
@@ -27,7 +28,7 @@ def status_command(run: Path, as_json: bool) -> None:
     study = store.study()
     counts = store.status_counts()
     n_each = study.n_calls // len(study.models)
-    models = []
+    models: list[dict[str, Any]] = []
     for entry in study.models:
         by_status = counts.get(entry.label, {})
         n_settled = sum(n for kind, n in by_status.items() if kind in SETTLED)
@@ -59,7 +60,7 @@ def status_command(run: Path, as_json: bool) -> None:
         _print(told)
 
 
-def _print(told: dict[str, object]) -> None:
+def _print(told: dict[str, Any]) -> None:
     screen = console()
     table = Table(
         title=f"{told['run']}: {told['answered']} of {told['calls']} calls answered",
@@ -68,9 +69,7 @@ def _print(told: dict[str, object]) -> None:
     )
     for name in ("model", "calls", "answered", "owed", "how they ended"):
         table.add_column(name, justify="right" if name in ("calls", "answered", "owed") else "left")
-    models = told["models"]
-    assert isinstance(models, list)
-    for model in models:
+    for model in told["models"]:
         ended = ", ".join(f"{kind.replace('_', ' ')} {n}" for kind, n in model["statuses"].items())
         table.add_row(
             Text(model["model"]),

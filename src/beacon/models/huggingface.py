@@ -9,16 +9,18 @@ to `generate`, and its `chat_template_kwargs` to the template. Timeouts are not 
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import math
 import re
+import secrets
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +35,8 @@ from beacon.study import ModelEntry
 
 MOST_NEW_TOKENS: Final = 4096
 """Where neither the study nor the model sets an end."""
+_GENERATING: Final = threading.Lock()
+"""One model at a time: seeds work through random numbers that the whole process shares."""
 _HUB_NAME: Final = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -43,41 +47,40 @@ async def open_huggingface(
     del environ
     try:
         import torch
-        import transformers
+        from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
         raise MissingExtra("Running a Hugging Face model", "hf") from None
     say(f"Loading {spec.target} ...")
-    tokenizer = await asyncio.to_thread(load, spec.target, transformers.AutoTokenizer, {}, say)
+    tokenizer = await asyncio.to_thread(load, spec.target, AutoTokenizer, {}, say)
     if spec.api == "chat" and not tokenizer.chat_template:
         raise UsageError(
-            f"{spec.target} has no chat template: it is a base model. To have it continue plain "
-            f"text instead, write completions:hf/{spec.target}."
+            f"{spec.target} has no chat template, as base models have none. To have it continue "
+            f"plain text instead, write completions:hf/{spec.target}."
         )
-    options: dict[str, Any] = {"dtype": torch.float32}
-    if torch.cuda.is_available():
-        options = {"dtype": "auto", "device_map": "auto"}
-    elif torch.backends.mps.is_available():
-        options = {"dtype": "auto", "device_map": "mps"}
-    kind = transformers.AutoModelForCausalLM
-    model = await asyncio.to_thread(load, spec.target, kind, options, say)
+    has_mps = torch.backends.mps.is_available()
+    device = "auto" if torch.cuda.is_available() else "mps" if has_mps else None
+    options = {"dtype": "auto", "device_map": device} if device else {"dtype": torch.float32}
+    model = await asyncio.to_thread(load, spec.target, AutoModelForCausalLM, options, say)
     return HuggingFaceModel(tokenizer, model, entry, spec)
 
 
 def load(target: str, kind: Any, options: dict[str, Any], say: Callable[[str], None]) -> Any:
     """A tokenizer or a model; asks the hub only for what is not on this machine."""
     name, gguf_file, is_folder = find_source(target)
-    options = options | {"trust_remote_code": False}
-    if gguf_file:
-        options["gguf_file"] = gguf_file
+    options = options | {"trust_remote_code": False, "gguf_file": gguf_file}
+
+    def attempt(*, offline: bool) -> Any:
+        with quiet(), redirect_stderr(io.StringIO()):  # some progress bars know no other way
+            return kind.from_pretrained(name, local_files_only=offline, **options)
+
     try:
-        with quiet():
-            try:
-                return kind.from_pretrained(name, local_files_only=True, **options)
-            except OSError:
-                if is_folder:
-                    raise
-            say(f"Fetching {target} from huggingface.co ...")
-            return kind.from_pretrained(name, **options)
+        try:
+            return attempt(offline=True)
+        except OSError:
+            if is_folder:
+                raise
+        say(f"Fetching {target} from huggingface.co ...")
+        return attempt(offline=False)
     except Exception as error:  # noqa: BLE001 - what loading a foreign file may raise is open
         reason = storable(" ".join(str(error).split()))[:LONGEST_QUOTE]
         raise UsageError(f"Cannot load the model {target}: {reason}") from None
@@ -97,13 +100,9 @@ def find_source(target: str) -> tuple[str, str | None, bool]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars, log lines or warnings; all as before afterwards."""
-    from transformers.utils import logging as bars
-
+    """No log lines and no warnings; all as before afterwards."""
     loggers = [logging.getLogger(name) for name in ("transformers", "huggingface_hub")]
-    before = [(logger, logger.level) for logger in loggers]
-    had_bars = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
+    levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
@@ -111,10 +110,8 @@ def quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in before:
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-        if had_bars:
-            bars.enable_progress_bar()
 
 
 class HuggingFaceModel:
@@ -137,11 +134,9 @@ class HuggingFaceModel:
 
     async def ask(self, call: Call) -> Reply:
         """The model's reply; ends the generation when cancelled."""
-        is_over = threading.Event()
+        is_over, loop = threading.Event(), asyncio.get_running_loop()
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._reply, call, is_over
-            )
+            return await loop.run_in_executor(self._threads, self._reply, call, is_over)
         finally:
             is_over.set()
 
@@ -156,16 +151,15 @@ class HuggingFaceModel:
         has_ended = bool(tokens) and tokens[-1] in self._ends
         whole = self._text(tokens[:-1] if has_ended else tokens)
         cuts = [whole.index(stop) for stop in call.sampling.stop if stop in whole]
-        said = whole[: min(cuts)] if cuts else whole
-        n_top, n_kept = call.sampling.logprobs, len(said) if cuts else sys.maxsize
-        reasoning, text = split_reasoning(said)
+        cut, n_top = min(cuts, default=sys.maxsize), call.sampling.logprobs
+        reasoning, text = split_reasoning(whole[:cut])
         return Reply(
             text=text if self._is_chat else text.strip(),
             reasoning=reasoning or None,
             finish_reason="stop" if has_ended or cuts else "length",
             prompt_tokens=n_prompt,
             completion_tokens=len(tokens),
-            logprobs=None if n_top is None else self._logprobs(tokens, logits, n_top, n_kept),
+            logprobs=None if n_top is None else self._logprobs(tokens, logits, n_top, cut),
             served_model=self._name,
             latency=time.perf_counter() - started,
         )
@@ -179,12 +173,10 @@ class HuggingFaceModel:
             self._prompt(call), add_special_tokens=not self._is_chat, return_tensors="pt"
         ).to(self._model.device)
         n_prompt = prompt["input_ids"].shape[1]
-        seed = call.sampling.seed
-        own_state = random.fork_rng(range(cuda.device_count()), enabled=seed is not None)
+        seed = secrets.randbits(63) if call.sampling.seed is None else call.sampling.seed
         try:
-            with quiet(), own_state:
-                if seed is not None:
-                    manual_seed(seed % 2**63)
+            with _GENERATING, quiet(), random.fork_rng(range(cuda.device_count())):
+                manual_seed(seed % 2**63)
                 made = self._model.generate(
                     prompt["input_ids"],
                     attention_mask=prompt["attention_mask"],
@@ -216,11 +208,11 @@ class HuggingFaceModel:
         n_room = window - n_prompt if window else MOST_NEW_TOKENS
         if n_room < 1:
             raise ModelError("engine", f"the prompt has {n_prompt} tokens; at most {window} fit")
-        pad = self._tokenizer.pad_token_id
+        pads = (self._tokenizer.pad_token_id, *self._ends, 0)
         options: dict[str, Any] = {
             "max_new_tokens": min(sampling.max_tokens or n_room, n_room),
             "eos_token_id": self._ends or None,
-            "pad_token_id": pad if pad is not None else next(iter(self._ends), 0),
+            "pad_token_id": next(pad for pad in pads if pad is not None),
             "return_dict_in_generate": True,
             "output_logits": sampling.logprobs is not None,
         }
@@ -235,7 +227,7 @@ class HuggingFaceModel:
         return options
 
     def _text(self, tokens: list[int]) -> str:
-        # A tag around reasoning must stay, even where the tokenizer counts it as special.
+        # A tag around reasoning stays, even where the tokenizer counts it as special.
         skip = "</think>" not in self._tokenizer.all_special_tokens
         return storable(self._tokenizer.decode(tokens, skip_special_tokens=skip))
 
@@ -244,19 +236,14 @@ class HuggingFaceModel:
     ) -> tuple[TokenLogprob, ...]:
         """From the model's own distribution, before temperature and cut-offs."""
         read: list[TokenLogprob] = []
-        for token, row in zip(tokens, logits, strict=False):
-            n_characters -= len(self._text([token]))
+        for token, row in zip(tokens, logits, strict=True):
+            said = self._text([token])
+            n_characters -= len(said)
             if n_characters < 0:  # from here on, a stop string's
                 break
             values = row[0].float().log_softmax(-1)
             top = values.topk(min(n_top, len(values)))
             pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-            alternatives = ((self._text([other]), value) for other, value in pairs)
-            read.append(
-                TokenLogprob(
-                    token=self._text([token]),
-                    logprob=float(values[token]),
-                    top=tuple(pair for pair in alternatives if math.isfinite(pair[1])),
-                )
-            )
+            others = tuple((self._text([other]), v) for other, v in pairs if math.isfinite(v))
+            read.append(TokenLogprob(token=said, logprob=float(values[token]), top=others))
         return tuple(read)

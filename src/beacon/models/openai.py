@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass_environment
 
 import aiohttp
 import msgspec
@@ -159,9 +158,15 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     """
     parts = urlsplit(url)
     names = {name.lower(): value for name, value in environ.items() if value}
-    if proxy_bypass_environment(parts.hostname or "", {"no": names.get("no_proxy", "")}):
-        return None
+    host = f".{parts.hostname}"
+    for bypassed in names.get("no_proxy", "").split(","):
+        if bypassed.strip() == "*" or (bypassed.strip() and host.endswith(_dotted(bypassed))):
+            return None
     return names.get(f"{parts.scheme}_proxy") or names.get("all_proxy")
+
+
+def _dotted(host: str) -> str:
+    return f".{host.strip().lstrip('.').partition(':')[0]}"
 
 
 def _session(timeouts: Timeouts, key: str) -> aiohttp.ClientSession:

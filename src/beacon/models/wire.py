@@ -107,8 +107,9 @@ def _read_completion(payload: dict[str, Any], choice: dict[str, Any], latency: f
 def _common(payload: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
     usage = payload.get("usage")
     usage = usage if isinstance(usage, dict) else {}
+    reason = choice.get("finish_reason") or choice.get("native_finish_reason")
     return {
-        "finish_reason": _string(choice.get("finish_reason") or choice.get("native_finish_reason")),
+        "finish_reason": storable(str(reason)) if reason else None,
         "prompt_tokens": _count(usage.get("prompt_tokens")),
         "completion_tokens": _count(usage.get("completion_tokens")),
         "served_model": _string(payload.get("model")),
@@ -120,11 +121,11 @@ def error_of(
     payload: Any, *, reason_status: int | None, retry_after: float | None = None
 ) -> ModelError:
     """The error that a body describes, in whichever of the usual forms."""
-    error = payload
-    if isinstance(payload, dict):
-        error = payload.get("error") or payload.get("base_resp") or payload
+    error = payload[0] if isinstance(payload, list) and len(payload) == 1 else payload
+    if isinstance(error, dict):
+        error = error.get("error") or error.get("base_resp") or error
     if not isinstance(error, dict):
-        error = {"message": error}
+        error = {"message": str(error)}
     words = (error.get(name) for name in ("message", "detail", "msg", "status_msg"))
     return ModelError(
         "http" if reason_status is not None else "provider",
