@@ -1,4 +1,4 @@
-"""Run with: python benchmarks/startup.py
+"""Run with `python benchmarks/startup.py`.
 
 How long `beacon` takes to start: the median of several cold processes, and of `import beacon`.
 """

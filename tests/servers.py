@@ -17,8 +17,8 @@ from aiohttp import web
 
 ANSWER = (
     "Here is an answer that goes on for a while. It gives dates, names and places, says what is "
-    "known and what is disputed, and sets out more than one view of the matter, so that by any count of "
-    "characters it is long enough to be called substantive."
+    "known and what is disputed, and sets out more than one view of the matter, so that by any "
+    "count of characters it is long enough to be called substantive."
 )
 
 

@@ -171,8 +171,8 @@ def test_bad_input_is_one_message_and_exit_code_2(tmp_path, command, said) -> No
 
 def test_when_nothing_answers_the_exit_code_says_so(tmp_path: Path) -> None:
     done = beacon(
-        "collect", "standard", "--model", "http://127.0.0.1:9/v1#m", "--into", "r", "--repeats", "1",
-        cwd=tmp_path,
+        "collect", "standard", "--model", "http://127.0.0.1:9/v1#m", "--into", "r",
+        "--repeats", "1", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 1
     assert "was asked no further" in done.stderr

@@ -13,7 +13,8 @@ Verdict = tuple[Outcome, str]
 Cells = Mapping[tuple[str, str], Tally]
 """One model's tallies by framing and question."""
 
-_TOKENS = re.compile(r"\d+(?:[._]\d+)*|[a-z]+")
+# An underscore is a decimal point in `qwen2_5`, and only a gap in `llama_3.2_1b`.
+_TOKENS = re.compile(r"\d+(?:\.\d+)+|\d+_\d+(?!_?\d)|\d+|[a-z]+")
 
 
 def name_tokens(name: str) -> list[str]:

@@ -112,9 +112,8 @@ COLUMNS = (
     "classifier",
 )
 
-OF_A_REPLY = COLUMNS[COLUMNS.index("text") : COLUMNS.index("latency")] + (
-    "served_model",
-    "provider",
+OF_A_REPLY = tuple(
+    name for name in COLUMNS[COLUMNS.index("text") : COLUMNS.index("error")] if name != "latency"
 )
 OF_A_LABEL = tuple(name for name in COLUMNS[COLUMNS.index("category") :] if name != "evidence")
 

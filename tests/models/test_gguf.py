@@ -283,13 +283,17 @@ def test_slots_hold_the_replies_that_are_asked_for(case: SlotCase):
     assert n_slots == 1 or n_slots * n_tokens <= MOST_TOKENS
 
 
-def test_threads_keep_to_what_the_process_may_use(monkeypatch: pytest.MonkeyPatch):
+def test_threads_are_as_many_as_asked_for_or_as_cores_can_be_spared(
+    monkeypatch: pytest.MonkeyPatch,
+):
     assert choose_threads({"OMP_NUM_THREADS": "3"}) == 3
     assert choose_threads({"OMP_NUM_THREADS": "4,2"}) == 4
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
-    assert choose_threads({"OMP_NUM_THREADS": "many"}) == 3
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    unheard_of = set(range(90_000, 90_008))  # no topology: each is taken for a core
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: unheard_of, raising=False)
+    assert choose_threads({"OMP_NUM_THREADS": "many"}) == 7
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {90_000})
+    assert choose_threads({}) == 1
+    monkeypatch.delattr(os, "sched_getaffinity")
     assert choose_threads({}) == -1
 
 

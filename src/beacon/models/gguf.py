@@ -80,7 +80,7 @@ async def open_file(
             f"llama.cpp cannot load {path}: the file is damaged or cut short, is of a kind that "
             "this version of xllamacpp does not know, or needs more memory than there is."
         ) from None
-    return GGUFModel(server, entry, api, name=path.name, n_slots=n_slots)
+    return GGUFModel(server, entry, api, path.name, n_slots)
 
 
 def import_engine() -> Any:
@@ -128,9 +128,7 @@ class GGUFModel:
     CPUs. Processors that add in another order for another batch size (GPUs do) may not keep that.
     """
 
-    def __init__(
-        self, server: Any, entry: ModelEntry, api: Api, *, name: str, n_slots: int
-    ) -> None:
+    def __init__(self, server: Any, entry: ModelEntry, api: Api, name: str, n_slots: int) -> None:
         self.limit = n_slots
         self._api: Api = api
         self._handle: Callable[..., None] | None = (
@@ -148,25 +146,19 @@ class GGUFModel:
         # Reusing an earlier prompt's arithmetic would make a reply depend on what came before it.
         body.setdefault("cache_prompt", False)
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        is_over = threading.Event()
+        is_over, loop = threading.Event(), asyncio.get_running_loop()
         try:
-            payload, latency = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._generate, body, is_over
-            )
+            return await loop.run_in_executor(self._threads, self._generate, body, is_over)
         finally:
             is_over.set()
-        reply = read_reply(payload, latency=latency)
-        return msgspec.structs.replace(reply, served_model=self._name)
 
     async def close(self) -> None:
         """End what is under way and free the memory."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
         self._handle = None  # the last reference to the server
 
-    def _generate(
-        self, body: dict[str, Any], is_over: threading.Event
-    ) -> tuple[dict[str, Any], float]:
-        """The whole reply, and the seconds it took. Streamed, since only a stream can be ended."""
+    def _generate(self, body: dict[str, Any], is_over: threading.Event) -> Reply:
+        """The whole reply. It is streamed, since only a stream can be ended."""
         chunks: list[dict[str, Any]] = []
 
         def take(chunk: dict[str, Any]) -> bool:
@@ -179,7 +171,8 @@ class GGUFModel:
             self._handle(body, take)
         except (RuntimeError, ValueError) as error:
             raise ModelError("engine", storable(str(error))[:LONGEST_QUOTE]) from None
-        return join_chunks(chunks), time.perf_counter() - started
+        reply = read_reply(join_chunks(chunks), latency=time.perf_counter() - started)
+        return msgspec.structs.replace(reply, served_model=self._name)
 
 
 def join_chunks(chunks: list[dict[str, Any]]) -> dict[str, Any]:
