@@ -195,23 +195,23 @@ def kept_by_inspect(folder: Path, venvs: Path) -> int:
 
 
 def prepare_beacon(folder: Path, base: str, count: int, venvs: Path) -> list[str]:
-    """A study in the form of `beacon: 1`; JSON is YAML too."""
+    """A study whose questions lie beside it, one JSON object a line."""
     questions = [
-        {"id": f"q{number}", "text": question(number), "expected": [TARGET]}
+        json.dumps({"id": f"q{number}", "text": question(number), "expected": [TARGET]})
         for number in range(count)
     ]
+    (folder / "questions.jsonl").write_text("\n".join(questions))
     study = {
         "beacon": 1,
         "name": "benchmark",
         "framings": {"plain": "You answer questions truthfully and briefly."},
-        "questions": questions,
+        "questions": "questions.jsonl",
         "models": [{"spec": f"{base}#{MODEL}", "limit": WORKERS}],
         "sampling": {"temperature": 0, "max_tokens": 256},
     }
     path = folder / "study.yaml"
     path.write_text(json.dumps(study, indent=1))
-    into = str(folder / "run")
-    return [sys.executable, "-m", "beacon", "run", str(path), "--into", into, "--json"]
+    return [sys.executable, "-m", "beacon", "collect", str(path), "--into", str(folder / "run")]
 
 
 def kept_by_beacon(folder: Path, venvs: Path) -> int:

@@ -21,7 +21,8 @@ from beacon.study import (
     Study,
     Timeouts,
 )
-from beacon.study_file import dump_study, find_study, load_study, read_study, shipped_studies
+from beacon.study_dump import dump_study
+from beacon.study_file import find_study, load_study, read_study, shipped_studies
 
 # Every mistake below is made in this file, so its lines are counted.
 STUDY = """\

@@ -31,7 +31,7 @@ from beacon.rows import (
     stored,
 )
 from beacon.study import Study
-from beacon.study_file import dump_study
+from beacon.study_dump import write_study
 from beacon.tables import (
     current_labels,
     current_responses,
@@ -384,7 +384,7 @@ class Store:
         }
         with self._engine.begin() as connection:
             connection.execute(sa.insert(studies).values(row))
-        (self.folder / "study.yaml").write_text(dump_study(study), encoding="utf-8")
+        write_study(self.folder, study)
 
     def _held_study(self, order: Any) -> Study:
         with self._engine.connect() as connection:

@@ -6,7 +6,6 @@ import difflib
 import re
 import types
 from importlib import resources
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
@@ -16,9 +15,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
 from ruamel.yaml.constructor import RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
-from ruamel.yaml.representer import RoundTripRepresenter
 
 from beacon.errors import StudyError, UsageError
+from beacon.question_file import read_questions
 from beacon.records import Record, storable
 from beacon.spec import check_url, parse_spec
 from beacon.study import (
@@ -82,54 +81,11 @@ def shipped_studies() -> list[Path]:
 def read_study(text: str, *, file: Path | str = "study") -> Study:
     """A study from YAML text; raises a `StudyError` that lists every mistake."""
     tree = _parse_yaml(text, file)
-    reader = _Reader()
+    reader = _Reader(Path(file).parent)
     study = reader.study(tree)
     if study is None or reader.mistakes:
         raise StudyError(file, sorted(reader.mistakes, key=lambda mistake: mistake[0] or 0))
     return study
-
-
-def dump_study(study: Study) -> str:
-    """A study as YAML text that `read_study` reads back."""
-    yaml = YAML()
-    yaml.Representer = _Representer
-    yaml.width = 100
-    yaml.allow_unicode = True
-    out = StringIO()
-    yaml.dump(_without_defaults(study), out)
-    return out.getvalue()
-
-
-def _without_defaults(value: Any) -> Any:
-    """Records as mappings of the fields that are not what they would be if left out."""
-    if isinstance(value, tuple):
-        return [_without_defaults(item) for item in value]
-    if not isinstance(value, Record):
-        return msgspec.to_builtins(value)
-    given = {
-        field.name: (getattr(value, field.name), _default(field))
-        for field in msgspec.structs.fields(value)
-    }
-    return {name: _without_defaults(item) for name, (item, left) in given.items() if item != left}
-
-
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    """What a field is when it is left out; `NODEFAULT`, which equals nothing, when it can't be."""
-    if field.default_factory is not msgspec.NODEFAULT:
-        return field.default_factory()
-    return field.default
-
-
-class _Representer(RoundTripRepresenter):
-    """Writes every text so that it is read back as it was."""
-
-    def text(self, text: str) -> Any:
-        # Only in double quotes are these escaped; elsewhere they are line breaks, and folded.
-        style = '"' if re.search("[\x85\u2028\u2029]", text) else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Representer.add_representer(str, _Representer.text)
 
 
 class _Constructor(RoundTripConstructor):
@@ -174,7 +130,8 @@ def _yaml_problem(error: MarkedYAMLError) -> str:
 class _Reader:
     """Turns a YAML tree into records, and gathers mistakes with their lines as it goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.mistakes: list[tuple[int | None, str]] = []
 
     def study(self, tree: CommentedMap) -> Study | None:
@@ -217,6 +174,8 @@ class _Reader:
         node = tree[name]
         if name == "framings" and isinstance(node, CommentedMap):
             node = _framings_as_list(node)
+        if name == "questions" and isinstance(node, str):
+            return read_questions(self._folder / node)
         if not isinstance(node, CommentedSeq):
             shape = "a mapping of id to system prompt" if name == "framings" else "a list"
             self._say(tree, name, f"{name}: expected {shape}, got {_kind_of(_plain(node))}.")
