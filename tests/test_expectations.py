@@ -400,6 +400,13 @@ CASES = [
         "1 of 2 questions and 0 of 1 controls",
     ),
     Case(
+        "more_than_controls_in_two_framings",
+        expect("differs_more_than_controls", framings=("neutral", "china")),
+        MOVED,
+        "met",
+        "1 of 2 questions and 0 of 1 controls",
+    ),
+    Case(
         "more_than_controls_not_met_when_equal",
         expect("differs_more_than_controls"),
         ALL_GOOD,

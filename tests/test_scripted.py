@@ -139,6 +139,13 @@ def test_a_reply_says_who_served_it_and_counts_words_for_tokens(shy: ScriptedMod
     assert (reply.prompt_tokens, reply.completion_tokens) == (4, 7)
 
 
+def test_a_reply_comes_at_once_unless_it_is_told_to_wait(tmp_path: Path) -> None:
+    text = "replies: [{when: {question: slow}, text: a, delay: 0.001}, {text: b}]"
+    model = ScriptedModel(read_script(script(tmp_path, text)))
+    assert ask(model, "Be slow.").latency == 0.001
+    assert ask(model, "Be quick.").latency == 0.0
+
+
 def test_braces_that_are_no_placeholder_are_left_alone(tmp_path: Path) -> None:
     model = ScriptedModel(read_script(script(tmp_path, 'replies: [{text: "{a} {0} {question}"}]')))
     assert ask(model, "Q {b}").text == "{a} {0} Q {b}"

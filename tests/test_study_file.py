@@ -63,9 +63,9 @@ def changed(*changes: tuple[str, str]) -> str:
 
 def with_section(name: str, written: str) -> str:
     """The study with all of one section replaced by one line."""
-    text, n_changed = re.subn(rf"^{name}:\n(?:  .*\n)+", f"{written}\n", STUDY, flags=re.MULTILINE)
-    assert n_changed == 1
-    return text
+    section = re.search(rf"^{name}:\n(?:  .*\n)+", STUDY, flags=re.MULTILINE)
+    assert section
+    return changed((section.group(), f"{written}\n"))
 
 
 NEUTRAL = '  neutral: "You are a helpful assistant."'
@@ -581,6 +581,18 @@ MISTAKES = [
         changed((NEUTRAL, "  - neutral"), (CHINA, "  - {id: china, system: x}")),
         4,
         "framings[0]: expected a mapping, got text.",
+    ),
+    Case(
+        "questions_in_a_file_that_is_not_there",
+        with_section("questions", "questions: missing.jsonl"),
+        6,
+        "questions: Cannot read the questions missing.jsonl: No such file",
+    ),
+    Case(
+        "questions_in_a_file_that_cannot_be",
+        with_section("questions", 'questions: "a\\0b"'),
+        6,
+        "questions: Cannot read the questions 'a\\x00b'",
     ),
     # Ids and names.
     Case(

@@ -26,7 +26,7 @@ from beacon.collect import Collected, Collector, Lane, owed
 from beacon.compare import compare
 from beacon.findings import Findings
 from beacon.model import Model, open_model
-from beacon.models.box import BOX_CAUTION
+from beacon.models.box import BOX_BODY, BOX_CAUTION
 from beacon.plan import calls
 from beacon.records import Stored
 from beacon.report import write_findings, write_report
@@ -72,10 +72,10 @@ def run(
 def resolve(
     study: Study | Path | str, *, models: Sequence[str] = (), repeats: int | None = None
 ) -> Study:
-    """A study with its models settled: those given instead of its own, with their cautions."""
+    """A study with its models settled: those given instead of its own, and the box made fit."""
     loaded = study if isinstance(study, Study) else load_study(study)
     entries = tuple(ModelEntry(spec=spec) for spec in dict.fromkeys(models)) or loaded.models
-    return loaded.changed(models=tuple(_with_caution(entry) for entry in entries), repeats=repeats)
+    return loaded.changed(models=tuple(_settle(entry) for entry in entries), repeats=repeats)
 
 
 def default_folder(study: Study, now: datetime) -> Path:
@@ -142,7 +142,8 @@ async def _collect(
     async with AsyncExitStack() as stack:
         lanes = []
         for entry in study.models:
-            model = await open_model(entry, environ, watch.say)
+            settled = msgspec.structs.replace(entry, sampling=study.sampling_for(entry))
+            model = await open_model(settled, environ, watch.say)
             stack.push_async_callback(model.close)
             lanes.append(_lane(study, entry, model, store))
         watch.started(study.n_calls, store.n_settled())
@@ -162,11 +163,13 @@ def _lane(study: Study, entry: ModelEntry, model: Model, store: Store) -> Lane:
     )
 
 
-def _with_caution(entry: ModelEntry) -> ModelEntry:
-    """The model in the box always carries its warning."""
-    if entry.caution or parse_spec(entry.spec).kind != "box":
+def _settle(entry: ModelEntry) -> ModelEntry:
+    """The model in the box always carries its warning, and what keeps it from looping."""
+    if parse_spec(entry.spec).kind != "box":
         return entry
-    return msgspec.structs.replace(entry, caution=BOX_CAUTION)
+    return msgspec.structs.replace(
+        entry, caution=entry.caution or BOX_CAUTION, body={**BOX_BODY, **entry.body}
+    )
 
 
 @contextmanager

@@ -25,6 +25,8 @@ def read_questions(path: Path) -> tuple[Question, ...]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"Cannot read the questions {path}: {error.strerror}.") from None
+    except ValueError as error:  # a null character, which no path may hold
+        raise UsageError(f"Cannot read the questions {str(path)!r}: {error}.") from None
     questions: dict[str, Question] = {}
     mistakes: list[tuple[int | None, str]] = []
     for number, line in enumerate(lines, start=1):

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from beacon.question_file import write_questions
-from beacon.records import Record
+from beacon.records import Record, fields_of
 from beacon.study import Study
 
 MOST_QUESTIONS: Final = 200
@@ -22,8 +22,9 @@ QUESTIONS_FILE: Final = "questions.jsonl"
 
 def write_study(folder: Path, study: Study) -> None:
     """Write `study.yaml`, and `questions.jsonl` where there are many."""
-    tree = _without_defaults(study)
-    if len(study.questions) > MOST_QUESTIONS:
+    are_many = len(study.questions) > MOST_QUESTIONS
+    tree = _without_defaults(msgspec.structs.replace(study, questions=()) if are_many else study)
+    if are_many:
         write_questions(folder / QUESTIONS_FILE, study.questions)
         tree["questions"] = QUESTIONS_FILE
     (folder / "study.yaml").write_text(_dump(tree), encoding="utf-8")
@@ -51,8 +52,8 @@ def _without_defaults(value: Any) -> Any:
     if not isinstance(value, Record):
         return msgspec.to_builtins(value)
     given = {
-        field.name: (getattr(value, field.name), _default(field))
-        for field in msgspec.structs.fields(value)
+        name: (getattr(value, name), _default(field))
+        for name, field in fields_of(type(value)).items()
     }
     return {name: _without_defaults(item) for name, (item, left) in given.items() if item != left}
 

@@ -18,7 +18,7 @@ from ruamel.yaml.reader import ReaderError
 
 from beacon.errors import StudyError, UsageError
 from beacon.question_file import read_questions
-from beacon.records import Record, storable
+from beacon.records import Record, fields_of, storable
 from beacon.spec import check_url, parse_spec
 from beacon.study import (
     CLAIMS_ON_A_CATEGORY,
@@ -95,6 +95,17 @@ class _Constructor(RoundTripConstructor):
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", RoundTripConstructor.construct_yaml_str)
 
 
+_PARSER_ERRORS: Final = (
+    YAMLError,
+    # What the parser lets through, such as of a value that its tag does not fit: `!!int x`.
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
+
 def _parse_yaml(text: str, file: Path | str) -> CommentedMap:
     yaml = YAML(typ="rt")
     yaml.version = (1, 2)
@@ -109,8 +120,7 @@ def _parse_yaml(text: str, file: Path | str) -> CommentedMap:
         line = text.count("\n", 0, error.position) + 1
         what = f"is not valid YAML: {str(error).splitlines()[0]}; take it out."
         raise StudyError(file, [(line, what)]) from None
-    except (YAMLError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # What the parser lets through of a value that its tag does not fit, such as `!!int x`.
+    except _PARSER_ERRORS as error:
         raise StudyError(file, [(None, f"is not valid YAML: {error}.")]) from None
     if not isinstance(tree, CommentedMap):
         raise StudyError(
@@ -148,7 +158,7 @@ class _Reader:
         """`node` as a `kind`, or None with the mistakes noted; `given` fields are already read."""
         values = dict(given or {})
         n_before = len(self.mistakes)
-        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        fields = fields_of(kind)
         for key in node:
             if key not in fields:
                 self._say(node, key, _unknown_key(str(key), list(fields), where))
@@ -175,7 +185,7 @@ class _Reader:
         if name == "framings" and isinstance(node, CommentedMap):
             node = _framings_as_list(node)
         if name == "questions" and isinstance(node, str):
-            return read_questions(self._folder / node)
+            return self._questions_in(tree, self._folder / node)
         if not isinstance(node, CommentedSeq):
             shape = "a mapping of id to system prompt" if name == "framings" else "a list"
             self._say(tree, name, f"{name}: expected {shape}, got {_kind_of(_plain(node))}.")
@@ -197,6 +207,15 @@ class _Reader:
                 continue
             items.append(self.record(item, LISTS[name], where))
         return tuple(items)
+
+    def _questions_in(self, tree: CommentedMap, path: Path) -> tuple[Any, ...]:
+        try:
+            return read_questions(path)
+        except StudyError:
+            raise  # mistakes in the other file, with its lines
+        except UsageError as error:
+            self._say(tree, "questions", f"questions: {error}")
+            return ()
 
     def _check_ids(self, tree: CommentedMap, lists: dict[str, tuple[Any, ...]]) -> None:
         for name, records in lists.items():

@@ -26,6 +26,8 @@ from beacon.models.gguf import GGUFModel, import_engine, open_file
 from beacon.spec import Spec
 from beacon.study import ModelEntry
 
+BOX_BODY: Final = {"repeat_penalty": 1.1}
+"""Without a penalty a third of its answers to the standard study loop until the token limit."""
 BOX_CAUTION: Final = (
     "The model in the box has 135 million parameters: what it says is noise, not evidence about "
     "any topic. Its replies show that the instrument works, and nothing else."
