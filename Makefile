@@ -11,7 +11,7 @@ SOURCES := pyproject.toml
 .PHONY: demo test check bench clean
 
 demo: .venv/demo.done
-	$(BIN)/beacon run standard --model smollm2 --repeats 5 --into demo
+	$(BIN)/beacon run standard --model smollm2 --repeats 3 --into demo
 	@echo "Open demo/report.html in a browser."
 
 test: check

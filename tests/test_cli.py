@@ -167,6 +167,8 @@ def test_bad_input_is_one_message_and_exit_code_2(tmp_path, command, said) -> No
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] in (["bad.yaml"], ["bad.yaml", "runs"])
+    assert not list(tmp_path.glob("runs/*")), "nothing half-written"
 
 
 def test_when_nothing_answers_the_exit_code_says_so(tmp_path: Path) -> None:

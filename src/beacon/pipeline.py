@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ import msgspec
 from beacon.classify import DEFAULT_CLASSIFIER, RunClassifier, load_classifier
 from beacon.collect import Collected, Collector, Lane, owed
 from beacon.compare import compare
+from beacon.errors import UsageError
 from beacon.findings import Findings
 from beacon.model import Model, open_model
 from beacon.models.box import BOX_BODY, BOX_CAUTION
@@ -59,10 +61,8 @@ def run(
     `models` and `repeats` replace the study's own.
     """
     resolved = resolve(study, models=models, repeats=repeats)
-    now = datetime.now(UTC)
-    folder = Path(into) if into is not None else default_folder(resolved, now)
-    store = Store.create(folder, resolved, now=now, version=__version__)
-    collect_run(store, classifier=classifier, watch=watch)
+    with begin_run(resolved, into) as store:
+        collect_run(store, classifier=classifier, watch=watch)
     classify_run(store, classifier=classifier)
     findings = compare_run(store, classifier=classifier)
     write_report(store, findings, now=datetime.now(UTC))
@@ -78,9 +78,23 @@ def resolve(
     return loaded.changed(models=tuple(_settle(entry) for entry in entries), repeats=repeats)
 
 
-def default_folder(study: Study, now: datetime) -> Path:
-    """Where a run goes if the user does not say."""
-    return Path("runs") / f"{study.name}-{now:%Y%m%d-%H%M%S}"
+@contextmanager
+def begin_run(study: Study, into: Path | str | None) -> Iterator[Store]:
+    """The store of a run that begins or goes on.
+
+    What can't begin, for want of a key or a file, leaves no folder behind.
+    """
+    now = datetime.now(UTC)
+    folder = Path(into or Path("runs") / f"{study.name}-{now:%Y%m%d-%H%M%S}")
+    is_new = not folder.exists()
+    store = Store.create(folder, study, now=now, version=__version__)
+    try:
+        yield store
+    except UsageError:
+        if is_new and not store.status_counts():
+            store.close()
+            shutil.rmtree(folder)
+        raise
 
 
 def collect_run(

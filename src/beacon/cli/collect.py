@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from beacon.cli.arguments import classifier_option, into_option, model_option, repeats_option
 from beacon.cli.output import progress
-from beacon.pipeline import collect_run, default_folder, resolve
+from beacon.pipeline import begin_run, collect_run, resolve
 from beacon.store import STORE_FILE, Store
-from beacon.version import __version__
 
 INTERRUPTED = 130
 NOTHING_CAME = 1
@@ -42,13 +40,9 @@ def collect_command(
                 "--into, --model and --repeats begin a run; this one has begun. "
                 "To add to it: beacon collect STUDY --into RUN."
             )
-        store = Store.open(Path(source))
-    else:
-        now = datetime.now(UTC)
-        study = resolve(source, models=models, repeats=repeats)
-        folder = into or default_folder(study, now)
-        store = Store.create(folder, study, now=now, version=__version__)
-    raise click.exceptions.Exit(collect_with_progress(store, classifier))
+        raise click.exceptions.Exit(collect_with_progress(Store.open(Path(source)), classifier))
+    with begin_run(resolve(source, models=models, repeats=repeats), into) as store:
+        raise click.exceptions.Exit(collect_with_progress(store, classifier))
 
 
 def collect_with_progress(store: Store, classifier: str) -> int:

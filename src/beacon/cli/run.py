@@ -17,11 +17,9 @@ from beacon.cli.arguments import (
 )
 from beacon.cli.collect import collect_with_progress
 from beacon.cli.output import console, print_json
-from beacon.pipeline import classify_run, compare_run, default_folder, resolve
+from beacon.pipeline import begin_run, classify_run, compare_run, resolve
 from beacon.renderers.terminal import print_findings
 from beacon.report import write_report
-from beacon.store import Store
-from beacon.version import __version__
 
 
 @click.command("run")
@@ -44,11 +42,8 @@ def run_command(
     STUDY is a file, or the name of a study that ships with Beacon (see `beacon studies`). Run again
     with the same --into, it goes on where it stopped.
     """
-    now = datetime.now(UTC)
-    resolved = resolve(study, models=models, repeats=repeats)
-    folder = into or default_folder(resolved, now)
-    store = Store.create(folder, resolved, now=now, version=__version__)
-    exit_code = collect_with_progress(store, classifier)
+    with begin_run(resolve(study, models=models, repeats=repeats), into) as store:
+        exit_code = collect_with_progress(store, classifier)
     classify_run(store, classifier=classifier)
     findings = compare_run(store, classifier=classifier)
     report = write_report(store, findings, now=datetime.now(UTC))
