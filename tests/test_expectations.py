@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from beacon.expectations import check, is_about, name_tokens
@@ -557,6 +558,17 @@ def test_a_study_with_one_framing_cannot_test_what_framings_do() -> None:
         "differs_more_than_controls",
     ):
         assert outcome(expect(claim), rows, framings=("neutral",)).outcome == "not tested"
+
+
+def test_controls_and_questions_are_compared_by_their_shares() -> None:
+    study = study_of(expect("differs_more_than_controls"))
+    second = Question(id="second", text="?", control=True)
+    study = msgspec.structs.replace(study, questions=(*study.questions, second))
+    moved = everywhere(GOOD) | {"china": REFUSED}
+    rows = cells(square=moved, island=moved, control=moved, second=everywhere(GOOD))
+    [result] = check(study, rows)
+    assert result.outcome == "met"
+    assert "2 of 2 questions and 1 of 2 controls" in result.why
 
 
 # -- models
