@@ -269,8 +269,13 @@ def test_without_answers_there_is_no_change_rather_than_none_at_all() -> None:
 def test_a_question_has_moved_when_another_category_dominates() -> None:
     assert change(findings_of(*HELD), "china").moved == (
         Moved(question="square", before="substantive_response", after="content_refusal"),
-        Moved(question="control", before="substantive_response", after="content_refusal"),
-    )
+    ), "the control has too, and is no question under test"
+
+
+def test_a_tie_is_not_compared_and_has_not_moved() -> None:
+    held = [cell("neutral", "square", good=4), cell("china", "square", good=2, refused=2)]
+    found = change(findings_of(*held), "china")
+    assert (found.n_compared, found.moved) == (0, ())
 
 
 def test_a_question_that_only_failed_in_one_framing_has_not_moved() -> None:
@@ -333,7 +338,7 @@ def test_headlines_give_counts_with_intervals_and_what_moved() -> None:
         "m refused 1 of 7 (3–51 %) under neutral, none of 0 under us, "
         "3 of 7 (16–75 %) under china.",
         "m: the most common category is not the one under neutral for square (china: substantive "
-        "response → content refusal), control (china: substantive response → content refusal).",
+        "response → content refusal).",
     )
 
 

@@ -1103,3 +1103,9 @@ def test_what_the_template_comments_out_is_valid_too() -> None:
 
 def test_the_template_is_not_offered_as_a_study() -> None:
     assert [path.stem for path in shipped_studies()] == ["standard"]
+
+
+def test_a_key_in_place_of_its_variable_is_refused() -> None:
+    text = STUDY.replace("models:", "models:\n  - {spec: openai/x, key_env: sk-123-secret}", 1)
+    with pytest.raises(StudyError, match="the name of an environment variable, not the key"):
+        read_study(text)

@@ -533,8 +533,8 @@ ERRORS = [
     Error("fastapi", {"detail": "Not Found"}, "Not Found"),
     Error(
         "fastapi_list",
-        {"detail": [{"loc": ["body"], "msg": "field required"}]},
-        "[{'loc': ['body'], 'msg': 'field required'}]",
+        {"detail": [{"loc": ["body"], "msg": "field required", "input": "was flagged"}]},
+        "field required",
     ),
     Error("msg", {"code": 7, "msg": "busy"}, "busy", "7"),
     Error(
@@ -719,3 +719,13 @@ THOUGHTS = [
 @pytest.mark.parametrize("case", THOUGHTS, ids=lambda case: case.id)
 def test_reasoning_is_taken_out_of_the_text(case: Thought) -> None:
     assert split_reasoning(case.text) == (case.reasoning, case.answer)
+
+
+def test_mistrals_thinking_parts_are_reasoning_and_not_text() -> None:
+    content = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm. "}]},
+        {"type": "text", "text": "Paris."},
+    ]
+    payload = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
+    reply = read_reply(payload, latency=0.0)
+    assert (reply.text, reply.reasoning) == ("Paris.", "Hm. ")

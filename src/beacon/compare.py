@@ -138,17 +138,33 @@ def _changes(
             mean_length=_minus(
                 rows[entry.label, framing.id].mean_length, rows[entry.label, baseline].mean_length
             ),
-            moved=tuple(
-                Moved(question=question.id, before=before.dominant, after=after.dominant)
-                for question in study.questions
-                if (before := cells[entry.label, baseline, question.id]).n_answered
-                and (after := cells[entry.label, framing.id, question.id]).n_answered
-                and before.dominant != after.dominant
-            ),
+            n_compared=len(compared),
+            moved=tuple(moved for moved in compared if moved.before != moved.after),
         )
         for entry in study.models
         for framing in study.framings
         if framing.id != baseline
+        for compared in [_dominants(study, cells, entry.label, framing.id)]
+    ]
+
+
+def _dominants(
+    study: Study, cells: Mapping[tuple[str, str, str], Tally], model: str, framing: str
+) -> list[Moved]:
+    """The dominant categories under the baseline and a framing, where both have one."""
+    pairs = (
+        (
+            question.id,
+            cells[model, study.baseline_id, question.id],
+            cells[model, framing, question.id],
+        )
+        for question in study.questions
+        if not question.control
+    )
+    return [
+        Moved(question=question, before=before.dominant, after=after.dominant)
+        for question, before, after in pairs
+        if before.dominant and after.dominant
     ]
 
 

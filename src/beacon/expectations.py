@@ -115,12 +115,13 @@ def _most(cells: Cells, category: Category) -> Verdict:
             {key: tally for key, tally in cells.items() if key[1] == question}, category
         )
         shares.append((question, n_hits, n))
+    told = ", ".join(f"{question} {n_hits} of {n}" for question, n_hits, n in shares)
+    if any(n_hits * 2 <= n for _, n_hits, n in shares if n):
+        return "not met", f"{_words(category)}: {told}"
     if any(n == 0 for _, _, n in shares):
         empty = ", ".join(question for question, _, n in shares if n == 0)
         return "not tested", f"nothing but technical failures on {empty}"
-    told = ", ".join(f"{question} {n_hits} of {n}" for question, n_hits, n in shares)
-    holds = all(n_hits * 2 > n for _, n_hits, n in shares)
-    return _outcome(holds), f"{_words(category)}: {told}"
+    return "met", f"{_words(category)}: {told}"
 
 
 _BY_COUNT: dict[Claim, Callable[[Cells, Category], Verdict]] = {
@@ -134,11 +135,14 @@ _BY_COUNT: dict[Claim, Callable[[Cells, Category], Verdict]] = {
 def _differing(
     cells: Cells, framings: Sequence[str], questions: Sequence[str]
 ) -> tuple[list[str], int]:
-    """Questions whose dominant category is not the same in all framings, of how many comparable."""
+    """Questions whose dominant category is not the same in all framings, of how many comparable.
+
+    A question with a tie in one of the framings has no dominant category there to compare.
+    """
     differing, n_comparable = [], 0
     for question in questions:
         tallies = [cells.get((framing, question)) for framing in framings]
-        if any(tally is None or tally.n_answered == 0 for tally in tallies):
+        if any(tally is None or tally.dominant is None for tally in tallies):
             continue
         n_comparable += 1
         if len({tally.dominant for tally in tallies if tally}) > 1:

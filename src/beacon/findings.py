@@ -70,11 +70,11 @@ class CellRow(Record, frozen=True, kw_only=True):
 
 
 class Moved(Record, frozen=True, kw_only=True):
-    """A question whose dominant category is another one than under the baseline."""
+    """A question's dominant category under the baseline and under another framing."""
 
     question: str
-    before: Category | None
-    after: Category | None
+    before: Category
+    after: Category
 
 
 class Change(Record, frozen=True, kw_only=True):
@@ -87,6 +87,8 @@ class Change(Record, frozen=True, kw_only=True):
     """Difference of the rates in percentage points; None where one side has no answer."""
     mean_length: float | None
     """Difference of the mean lengths in characters."""
+    n_compared: int
+    """Questions that have a dominant category under both."""
     moved: tuple[Moved, ...]
 
 

@@ -76,6 +76,7 @@ def calls(study: Study, entry: ModelEntry) -> Iterator[Call]:
                     system=framing.system,
                     prompt=question.text,
                     sampling=sampling,
+                    body=entry.body,
                     repeat=repeat,
                 )
 

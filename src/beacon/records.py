@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -103,6 +103,8 @@ class Call(Record, frozen=True, kw_only=True):
     """The framing's system prompt; empty means that none is sent."""
     prompt: str
     sampling: Sampling
+    body: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Further fields of the request."""
     repeat: int
     """Counted from 0; repeats of a call differ only here and in the seed."""
 

@@ -10,7 +10,23 @@ from msgspec import Meta
 from beacon.ids import content_id
 from beacon.records import Category, Record, Sampling
 
-Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*\Z", max_length=80)]
+Id = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*\Z",
+        max_length=80,
+        description="an id is made of letters, digits and any of _ . : @ -, and starts with none "
+        "of those signs",
+    ),
+]
+VariableName = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?\Z",
+        description="expected the name of an environment variable, not the key itself: letters, "
+        "digits and _",
+    ),
+]
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
@@ -81,7 +97,7 @@ class ModelEntry(Record, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     url: str = ""
     """Another address for a preset's server."""
-    key_env: str = ""
+    key_env: VariableName = ""
     """The environment variable that holds the key, where it is not the preset's."""
     body: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further fields for the request, such as an aggregator's choice of upstream host."""

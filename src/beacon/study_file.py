@@ -353,6 +353,14 @@ def _choices(kind: Any) -> list[str]:
     return [choice for option in get_args(kind) for choice in _choices(option)]
 
 
+def _description(kind: Any) -> str | None:
+    """What a type says of itself, inside a list or an optional too."""
+    for meta in getattr(kind, "__metadata__", ()):
+        if meta.description:
+            return str(meta.description)
+    return next(filter(None, map(_description, get_args(kind))), None)
+
+
 def _friendly(message: str, kind: Any) -> str:
     """A validation message in the words of a study file, with the fix where it is plain."""
     message, _, place = message.partition(" - at ")
@@ -360,8 +368,7 @@ def _friendly(message: str, kind: Any) -> str:
     friendly = friendly[:1].lower() + friendly[1:]
     fix = ""
     if "matching regex" in message:
-        friendly = "an id is made of letters, digits and any of _ . : @ -, and starts with none"
-        friendly += " of those signs"
+        friendly = _description(kind) or friendly
     elif "length >= 1" in message or "got `null`" in message:
         friendly, fix = "is empty", "; write something, or leave it out"
     elif "Invalid enum value" in message:

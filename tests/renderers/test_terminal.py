@@ -40,7 +40,7 @@ def test_what_was_not_counted_is_a_dash() -> None:
 
 def test_changes_are_shown_in_signed_points() -> None:
     text = shown(findings_table(findings_of(*HELD)))
-    [china] = lines_with(text, "china", "square, control")
+    [china] = lines_with(text, "china", "square")
     # Substantive 4/7 - 5/7, partial 0 - 1/7, refused 3/7 - 1/7, failed the same, length -200/7.
     assert china.split()[2:7] == ["−14", "−14", "+29", "0", "−29"]
 

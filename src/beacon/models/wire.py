@@ -82,7 +82,12 @@ def _read_chat(
     written, content = split_reasoning(_text_of(message.get("content")))
     refusal = message.get("refusal")
     is_declared_refusal = isinstance(refusal, str) and bool(refusal) and not content.strip()
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or written
+    reasoning = (
+        message.get("reasoning_content")
+        or message.get("reasoning")
+        or _thinking_of(message.get("content"))
+        or written
+    )
     return Reply(
         text=storable(str(refusal) if is_declared_refusal else content),
         reasoning=storable(_text_of(reasoning)) or None,
@@ -126,7 +131,7 @@ def error_of(
         error = error.get("error") or error.get("base_resp") or error
     if not isinstance(error, dict):
         error = {"message": str(error)}
-    words = (error.get(name) for name in ("message", "detail", "msg", "status_msg"))
+    words = (_words(error.get(name)) for name in ("message", "detail", "msg", "status_msg"))
     return ModelError(
         "http" if reason_status is not None else "provider",
         storable(str(next(filter(None, words), error)))[:LONGEST_QUOTE],
@@ -134,6 +139,15 @@ def error_of(
         code=_error_code(error),
         retry_after=retry_after,
     )
+
+
+def _words(told: Any) -> str:
+    """What an error says. A validator's list also echoes the prompt, which is left out."""
+    if isinstance(told, list):
+        return "; ".join(
+            _words(item.get("msg") if isinstance(item, dict) else item) for item in told
+        )
+    return str(told) if told else ""
 
 
 def _error_code(error: dict[str, Any]) -> str | None:
@@ -150,14 +164,22 @@ def _error_code(error: dict[str, Any]) -> str | None:
     return next(iter(telling or words or codes), None)
 
 
-def _text_of(content: Any) -> str:
+def _text_of(content: Any, part_name: str = "text") -> str:
     """Message content as text: a string, a list of parts, or nothing."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
-        return "".join(part for part in parts if isinstance(part, str))
+        return "".join(
+            _text_of(part.get(part_name)) if isinstance(part, dict) else _text_of(part)
+            for part in content
+        )
     return ""
+
+
+def _thinking_of(content: Any) -> str:
+    """The parts of a list that are reasoning, as Mistral sends them."""
+    parts = content if isinstance(content, list) else []
+    return _text_of([part for part in parts if isinstance(part, dict)], "thinking")
 
 
 def _logprobs(raw: Any) -> tuple[TokenLogprob, ...] | None:

@@ -75,7 +75,8 @@ def _changes(findings: Findings) -> Table:
             change.framing,
             *(points(change.points[category]) for category in ORDER),
             points(change.mean_length),
-            ", ".join(moved.question for moved in change.moved) or "none",
+            ", ".join(moved.question for moved in change.moved)
+            or ("none" if change.n_compared else "–"),  # noqa: RUF001
         )
     return table
 
