@@ -178,6 +178,41 @@ def test_a_server_that_asks_for_an_hour_is_a_failure_at_once(tmp_path: Path) -> 
     assert sorted(stored_calls(store).values())[-1] == "rate_limited"
 
 
+def test_stopping_does_not_wait_for_a_retry_and_the_call_stays_owed(tmp_path: Path) -> None:
+    store = new_run(tmp_path / "run", small_study("smollm2", repeats=1))
+    study = store.study()
+    stop = asyncio.Event()
+
+    async def forever(seconds: float) -> None:
+        stop.set()
+        await asyncio.Event().wait()
+
+    model = Flaky(ModelError("http", "busy", http_status=503, retry_after=60.0))
+    lane = Lane(name="m", model=model, calls=owed(calls(study, study.models[0]), store), limit=1)
+    collector = Collector(store=store, sleep=forever, stop=stop)
+
+    async def within_seconds() -> None:
+        async with asyncio.timeout(10):
+            await collector.collect([lane])
+
+    asyncio.run(within_seconds())
+    assert model.n_asked == 1
+    assert store.n_settled() == 0
+
+
+def test_what_has_come_in_is_stored_when_a_bug_ends_the_run(tmp_path: Path) -> None:
+    class Breaks(Flaky):
+        async def ask(self, call: Call) -> Reply:
+            if self.n_asked == 3:
+                raise ZeroDivisionError("a bug")
+            return await super().ask(call)
+
+    store = new_run(tmp_path / "run", small_study("smollm2", repeats=1))
+    with pytest.raises(ExceptionGroup):
+        collect_with(Breaks(), store, Patient(), NO_WAIT)
+    assert store.n_settled() == 3
+
+
 def test_a_bad_request_is_not_retried(tmp_path: Path) -> None:
     model = Flaky(ModelError("http", "no", http_status=400))
     store = new_run(tmp_path / "run", small_study("smollm2", repeats=1))

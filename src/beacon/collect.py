@@ -92,7 +92,7 @@ class Collector:
                     for lane in lanes:
                         for _ in range(lane.limit):
                             asking.create_task(self._work(lane))
-            except asyncio.CancelledError:
+            except BaseException:
                 self._keep_the_rest()
                 raise
             finally:
@@ -146,17 +146,24 @@ class Collector:
                 )
                 if delay is None:
                     return failure
-                if self.stop.is_set():
-                    return None
                 if error.retry_after is not None:
                     lane.resume_at = max(lane.resume_at, time.monotonic() + error.retry_after)
-                await self.sleep(delay)
+                await self._pause(delay)
+                if self.stop.is_set():
+                    return None
             else:
                 return reply if n_tries == 1 else _with_tries(reply, n_tries)
 
     async def _wait_for_lane(self, lane: Lane) -> None:
         while (wait := lane.resume_at - time.monotonic()) > 0 and not self.stop.is_set():
-            await self.sleep(min(wait, 1.0))
+            await self._pause(min(wait, 1.0))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but no longer than until the user asks to stop."""
+        waits = {asyncio.ensure_future(self.sleep(seconds)), asyncio.create_task(self.stop.wait())}
+        _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in pending:
+            wait.cancel()
 
     async def _write_until(self, done: asyncio.Event) -> None:
         """Store what has landed, a group at a time, until all work is done and stored."""
@@ -175,7 +182,7 @@ class Collector:
             self.on_stored(stored)
 
     def _keep_the_rest(self) -> None:
-        """Cancelled: what has come in is stored all the same."""
+        """Whatever ends the asking, what has come in is stored."""
         group, self._landed = self._landed, []
         if group:
             self._keep(group)
