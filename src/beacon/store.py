@@ -119,7 +119,9 @@ class Store:
 
     def study(self) -> Study:
         """The study as it was resolved for this run."""
-        return self._held_study(sa.desc(studies.c.id))
+        query = sa.select(studies.c.study).order_by(studies.c.id.desc()).limit(1)
+        with self._engine.connect() as connection:
+            return msgspec.json.decode(connection.execute(query).scalar_one(), type=Study)
 
     def created_at(self) -> str:
         """When the run began."""
@@ -385,11 +387,6 @@ class Store:
         with self._engine.begin() as connection:
             connection.execute(sa.insert(studies).values(row))
         write_study(self.folder, study)
-
-    def _held_study(self, order: Any) -> Study:
-        with self._engine.connect() as connection:
-            query = sa.select(studies.c.study).order_by(order).limit(1)
-            return msgspec.json.decode(connection.execute(query).scalar_one(), type=Study)
 
 
 def _join(instrument_id: int, *, isouter: bool = False) -> sa.Join:
