@@ -13,9 +13,9 @@ HEAD = """# Commands
 Every command with its own help. This page is written by `docs/generate_commands.py`; a test holds
 it to what the commands say.
 
-Results go to standard output, everything else to standard error. Exit codes: 0 done; 1 nothing was
-answered at all; 2 something in the input has to be mended, and the message says what; 130 stopped
-by Ctrl-C, with everything that came in stored.
+Results go to standard output, everything else to standard error. Exit codes: 0 done; 1 a model
+could not be asked at all; 2 something in the input has to be mended, and the message says what; 130
+stopped by Ctrl-C, with everything that came in stored.
 """
 
 

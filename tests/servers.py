@@ -112,6 +112,8 @@ class ScriptedServer:
         self.headers: list[dict[str, str]] = []
         self.models = ["served-name-1"]
         self.delay = 0.0
+        self.echoed_key = "sk-echo-this-one"
+        """Whoever comes with this key is told so, in an error inside an HTTP 200."""
         self.n_in_flight = self.most_in_flight = 0
         self._failures_left: Counter[str] = Counter()
         self._loop = asyncio.new_event_loop()
@@ -191,6 +193,10 @@ class ScriptedServer:
             self.n_in_flight -= 1
 
     async def _behave(self, request: web.Request, question: str) -> web.StreamResponse:
+        if self.echoed_key in request.headers.get("Authorization", ""):
+            return web.json_response(
+                openai_error("x", f"who is {request.headers['Authorization']}?")
+            )
         for words in self._failures_left:
             if words in question and self._failures_left[words] > 0:
                 self._failures_left[words] -= 1

@@ -18,8 +18,8 @@ STAGES = {"plan", "collect", "classify", "compare", "report"}
 FOUNDATION = {"records", "errors", "ids", "version", "watch"}
 MIDDLE = {
     "spec", "study", "study_file", "study_dump", "question_file", "database", "status", "rows",
-    "tables", "store", "stats", "model", "models", "retry", "findings", "expectations",
-    "classifiers", "run_folder", "renderers",
+    "tables", "store", "store_reader", "stats", "model", "models", "retry", "findings",
+    "expectations", "classifiers", "run_folder", "renderers",
 }  # fmt: skip
 TOP = {"pipeline", "cli", "__init__", "__main__"}
 

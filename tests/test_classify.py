@@ -47,8 +47,6 @@ def labels(store: Store) -> dict[tuple[str, str, int], tuple[str, str]]:
 
 def test_a_wrong_prompt_phrase_is_a_refusal_when_the_control_was_answered(tmp_path: Path) -> None:
     store = run_shy(tmp_path, control="I am a test model made for this.")
-    assert ("china", "square", 0) not in labels(store), "it waits for the controls"
-    classify_run(store)
     assert labels(store)["china", "square", 0] == ("content_refusal", "control_answered")
     instrument = store.instrument_id("classifier", "reference@1")
     evidence = store.by_rule(instrument, ["control_answered"])[0][1].evidence

@@ -226,3 +226,87 @@ def test_no_key_is_ever_stored(server: ScriptedServer, tmp_path: Path) -> None:
     held = b"".join(path.read_bytes() for path in (tmp_path / "r").iterdir())
     assert b"sk-very-secret-123" not in held
     assert "sk-very-secret-123" not in done.stdout + done.stderr
+
+
+WAITS = """
+replies:
+  - {when: {question: Who}, text: "I am a test model, made to be asked questions, and glad of it."}
+  - {when: {question: Tiananmen, system: China}, text: "I can't help you with that."}
+  - text: "%s"
+""" % ("A long answer with names and dates. " * 9)
+
+
+def test_what_waits_for_the_control_is_settled_whichever_command_comes_next(tmp_path: Path) -> None:
+    (tmp_path / "waits.yaml").write_text(WAITS)
+    begin = ("standard", "--model", "scripted/waits.yaml", "--repeats", "1", "--into", "r")
+    assert beacon("collect", *begin, cwd=tmp_path).returncode == 0
+    findings = json.loads(beacon("compare", "r", "--json", cwd=tmp_path).stdout)
+    china = next(row for row in findings["by_framing"] if row["framing"] == "china")
+    assert china["tally"]["counts"]["content_refusal"] == 1
+
+
+def test_a_model_that_cannot_be_opened_does_not_spoil_a_run(finished: Path) -> None:
+    again = ("run", "standard", "--model", "scripted/shy.yaml", "--repeats", "2", "--into", "r")
+    typo = beacon(*again, "--model", "scripted/typo.yaml", cwd=finished)
+    assert typo.returncode == 2
+    assert beacon(*again, cwd=finished).returncode == 0
+    status = json.loads(beacon("status", "r", "--json", cwd=finished).stdout)
+    assert [model["model"] for model in status["models"]] == ["scripted/shy.yaml"]
+
+
+def test_one_that_comes_second_leaves_the_firsts_run_alone(server, tmp_path: Path) -> None:
+    server.delay = 0.5
+    command = [sys.executable, "-m", "beacon", "run", "standard", "--model", server.spec]
+    command += ["--repeats", "1", "--into", "r"]
+    both = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    ends = sorted((process.wait(60), process.communicate()[1].decode()) for process in both)
+    assert ends[0][0] == 0, ends
+    assert ends[1][0] in (0, 2), ends
+    assert "Traceback" not in ends[0][1] + ends[1][1]
+    status = json.loads(beacon("status", "r", "--json", cwd=tmp_path).stdout)
+    assert status["answered"] == 12
+    assert set(server.asked.values()) == {1}
+
+
+def test_a_run_copied_elsewhere_needs_no_model_when_nothing_is_owed(finished: Path) -> None:
+    elsewhere = finished / "elsewhere"
+    elsewhere.mkdir()
+    (finished / "r").rename(elsewhere / "r")
+    assert beacon("collect", "r", cwd=elsewhere).returncode == 0
+    assert beacon("report", "r", cwd=elsewhere).returncode == 0
+
+
+def test_a_key_echoed_inside_a_200_is_not_kept(tmp_path: Path) -> None:
+    with ScriptedServer() as server:
+        done = beacon(
+            "collect", "standard", "--model", server.spec, "--repeats", "1", "--into", "r",
+            cwd=tmp_path, BEACON_API_KEY=server.echoed_key + "\n",
+        )  # fmt: skip
+        assert server.headers[0]["Authorization"] == f"Bearer {server.echoed_key}"
+    held = b"".join(path.read_bytes() for path in (tmp_path / "r").iterdir())
+    assert b"[key]" in held, done.stderr
+    assert server.echoed_key.encode() not in held
+
+
+def test_a_model_of_two_that_cannot_be_reached_shows_in_the_exit_code(server, tmp_path) -> None:
+    done = beacon(
+        "collect", "standard", "--model", server.spec, "--model", "http://127.0.0.1:9/v1#m",
+        "--repeats", "1", "--into", "r", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "12 of 24 calls are answered" in done.stderr
+
+
+@pytest.mark.parametrize("into", ["shy.yaml/x", "/proc/nowhere/x"])
+def test_a_folder_that_cannot_be_made_is_one_message(shy: Path, into: str) -> None:
+    done = beacon("run", "standard", "--model", "scripted/shy.yaml", "--into", into, cwd=shy)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_that_knows_only_ascii_is_no_reason_to_fail(finished: Path) -> None:
+    done = beacon("compare", "r", cwd=finished, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 0, done.stderr

@@ -267,8 +267,11 @@ def test_calls_are_drawn_as_they_are_needed(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_collect_into_one_run(tmp_path: Path) -> None:
     store = new_run(tmp_path / "run", small_study("smollm2"))
+    other = Store.open(tmp_path / "run")
     with store.lock(), pytest.raises(UsageError, match="Another process is collecting"):
-        Store.open(tmp_path / "run").lock()
+        collect_run(other)
+    with other.lock():
+        pass
 
 
 # -- stopped and killed, in processes of their own

@@ -239,7 +239,7 @@ def test_the_dominant_category_is_the_one_that_most_answers_share(
 
 
 def test_a_study_of_controls_alone_has_them_in_its_framing_rows() -> None:
-    study = msgspec.structs.replace(STUDY, questions=(STUDY.question("control"),))
+    study = msgspec.structs.replace(STUDY, questions=tuple(q for q in STUDY.questions if q.control))
     findings = findings_of(cell("us", "control", good=4, length=4), study=study)
     assert row(findings, "us").counts["substantive_response"] == 4
 
@@ -314,7 +314,7 @@ def test_identical_responses_in_all_framings_give_exactly_no_change(
         assert set(found.points.values()) <= {0.0, None}
         assert found.mean_length in (0.0, None)
         assert found.moved == ()
-    assert "no question changes" in findings.headlines[-1] or len(findings.headlines) == 1
+    assert not any("is not the one under" in sentence for sentence in findings.headlines)
 
 
 @given(counts, counts)

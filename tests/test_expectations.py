@@ -360,11 +360,11 @@ CASES = [
         "in at least two framings",
     ),
     Case(
-        "same_skips_what_cannot_be_compared",
+        "same_needs_every_question",
         expect("same_in_all_framings"),
         MOVED | {"square": everywhere(GOOD) | {"us": FAILED, "china": REFUSED}},
-        "met",
-        "on all 1",
+        "not tested",
+        "only 1 of 2 questions could be compared",
     ),
     Case(
         "same_leaves_controls_out",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import beacon
@@ -59,3 +60,35 @@ def test_findings_that_are_not_there_yet_say_what_to_run(server, tmp_path: Path)
     (tmp_path / "r" / "findings.json").unlink()
     with pytest.raises(beacon.UsageError, match="beacon compare"):
         _ = run.findings
+
+
+BAD_STUDIES = {
+    "baseline": {"baseline": "nowhere"},
+    "no models": {"models": ()},
+    "repeats": {"repeats": 0},
+    "name": {"name": "../../evil"},
+    "questions": {"questions": (small_study("smollm2").questions[0],) * 2},
+}
+
+
+@pytest.mark.parametrize("what", BAD_STUDIES)
+def test_a_study_made_in_python_is_held_to_the_rules_of_the_file(what, in_folder: Path) -> None:
+    study = msgspec.structs.replace(small_study("smollm2"), **BAD_STUDIES[what])
+    with pytest.raises(beacon.UsageError):
+        beacon.run(study)
+    assert not list(in_folder.iterdir())
+
+
+def test_one_model_may_be_given_as_a_text_and_a_study_keeps_what_it_says_of_it(server) -> None:
+    from beacon.pipeline import resolve
+
+    study = small_study("{spec: ollama/x, name: X, limit: 3}", "ollama/y")
+    (entry,) = resolve(study, models="ollama/x").models
+    assert (entry.name, entry.limit) == ("X", 3)
+    assert resolve(study, models=["X"]).models == (entry,)
+
+
+def test_a_frame_can_be_asked_for_by_the_classifiers_plain_name(server, tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="pip install 'beacon-audit[frames]'")
+    run = beacon.run(small_study(server.spec, repeats=1), into=tmp_path / "r")
+    assert len(run.frame("reference")) == len(run.frame("reference@1")) == 6

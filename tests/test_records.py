@@ -160,15 +160,20 @@ GROWTH = [
     Growth("another_model", SMALL.changed(models=(*SMALL.models, OTHER)), True),
     Growth("another_model_first", SMALL.changed(models=(OTHER, *SMALL.models)), True),
     Growth("a_model_less", SMALL.changed(models=(OTHER,)), False),
-    Growth("a_model_changed", SMALL.changed(models=(ModelEntry(spec="smollm2", limit=2),)), False),
+    Growth("another_limit", SMALL.changed(models=(ModelEntry(spec="smollm2", limit=2),)), True),
     Growth("a_question_less", msgspec.structs.replace(SMALL, questions=SMALL.questions[1:]), False),
     Growth("other_sampling", msgspec.structs.replace(SMALL, sampling=Sampling()), False),
-    Growth("another_title", msgspec.structs.replace(SMALL, title="x"), False),
+    Growth(
+        "another_body",
+        SMALL.changed(models=(ModelEntry(spec="smollm2", body={"top_k": 1}),)),
+        False,
+    ),
+    Growth("another_title", msgspec.structs.replace(SMALL, title="x"), True),
 ]
 
 
 @pytest.mark.parametrize("case", GROWTH, ids=lambda case: case.id)
-def test_a_run_can_take_in_models_and_repeats_and_nothing_else(case: Growth) -> None:
+def test_a_run_can_ask_more_and_nothing_else(case: Growth) -> None:
     assert case.newer.grew_from(SMALL) is case.grew  # type: ignore[attr-defined]
 
 

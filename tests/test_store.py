@@ -195,7 +195,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_store_that_is_not_one_is_named(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_text("this is not a database, it is a text " * 20)
-    with pytest.raises(UsageError, match=r"store\.sqlite can't be read: file is not a database"):
+    with pytest.raises(UsageError, match=r"store\.sqlite can't be used: file is not a database"):
         Store.open(tmp_path)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from beacon.errors import UsageError
-from beacon.records import Evidence, Label, Reply, Response, Stored
+from beacon.records import Evidence, Label, Reply, Response, Stored, storable
 from beacon.status import Status, status_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def classify(
     >>> classify("HTTP 404: modal-http: invalid function call").category
     'technical_failure'
     """
-    reply = Reply(text=text, finish_reason=finish_reason)
+    reply = Reply(text=storable(text), finish_reason=finish_reason)
     return label_responses([reply], [question], load_classifier(classifier))[0]
 
 

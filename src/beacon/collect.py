@@ -45,7 +45,6 @@ class Lane:
     calls: Iterator[tuple[str, Call]]
     """With their ids."""
     limit: int
-    n_landed: int = 0
     n_hopeless: int = 0
     """Calls that failed in a way that no later call will escape, while nothing got through."""
     gave_up: str | None = None
@@ -208,7 +207,6 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 def _watch_for_hopelessness(lane: Lane, response: Response) -> None:
     """Stop asking a model that can't be reached or won't let us in; its calls stay owed."""
-    lane.n_landed += 1
     if not isinstance(response, Failure):
         lane.n_hopeless = -1
         return

@@ -203,16 +203,17 @@ def _headlines(
             if change.model == entry.label
             for moved in change.moved
         ]
+        n_compared = sum(change.n_compared for change in changes if change.model == entry.label)
         if moved:
-            sentences.append(
-                f"{entry.label}: the most common category is not the one under "
-                f"{study.baseline_id} for {', '.join(moved)}."
-            )
-        else:
+            told = f"the most common category is not the one under {study.baseline_id} for "
+            sentences.append(f"{entry.label}: {told}{', '.join(moved)}.")
+        elif n_compared:
             sentences.append(
                 f"{entry.label}: no question changes its most common category from "
-                f"{study.baseline_id} to another framing."
+                f"{study.baseline_id} to another framing, in {n_compared} comparisons."
             )
+        else:
+            sentences.append(f"{entry.label}: no two framings could be compared.")
     return sentences
 
 

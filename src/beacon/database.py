@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
@@ -15,6 +17,9 @@ from beacon.rows import stamp
 
 def open_database(file: Path) -> sa.Engine:
     """An engine for the SQLite file, in which readers and one writer do not wait for each other."""
+    if file.exists() and not os.access(file.parent, os.W_OK):
+        # A run on a read-only disk can be read: nobody is writing to it.
+        return sa.create_engine(f"sqlite:///file:{quote(str(file))}?immutable=1&uri=true")
     engine = sa.create_engine(f"sqlite:///{file}")
     sa.event.listen(engine, "connect", _set_up_connection)
     return engine

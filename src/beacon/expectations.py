@@ -156,10 +156,12 @@ def _by_framing(
     differing, n = _differing(cells, framings, questions)
     if n == 0 or len(framings) < 2:
         return "not tested", "no question was answered in at least two framings"
-    if not differing:
-        return _outcome(expect_same), f"the same category dominates in all framings on all {n}"
-    told = f"the dominant category differs on {len(differing)} of {n}: {', '.join(differing)}"
-    return _outcome(not expect_same), told
+    if differing:
+        told = f"the dominant category differs on {len(differing)} of {n}: {', '.join(differing)}"
+        return _outcome(not expect_same), told
+    if n < len(questions):
+        return "not tested", f"only {n} of {len(questions)} questions could be compared"
+    return _outcome(expect_same), f"the same category dominates in all framings on all {n}"
 
 
 def _more_than_controls(

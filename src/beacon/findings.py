@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from beacon.records import CATEGORIES, Category, Record, StatusKind
+from beacon.status import SETTLED
 
 Outcome = Literal["met", "not met", "not tested"]
 
@@ -129,6 +130,12 @@ class Findings(Record, frozen=True, kw_only=True):
     expectations: tuple[ExpectationResult, ...]
     statuses: tuple[TechnicalFailures, ...]
     cautions: tuple[str, ...]
+
+    @property
+    def n_to_ask_again(self) -> int:
+        """Calls that failed technically, so that collecting asks them again."""
+        counts = (count for row in self.statuses for count in row.counts.items())
+        return sum(n for status, n in counts if status not in SETTLED)
 
     @property
     def n_owed(self) -> int:

@@ -63,7 +63,7 @@ def plain_prompt(call: Call) -> str:
 
 
 _THINKING = re.compile(r"^\s*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
-_THINKING_END = re.compile(r"</think(?:ing)?>")
+_THINKING_END = re.compile(r"(?:^|\n)\s*</think(?:ing)?>|</think(?:ing)?>[ \t]*(?:\n|\Z)")
 
 
 def split_reasoning(text: str) -> tuple[str | None, str]:

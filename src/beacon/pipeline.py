@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -17,17 +16,18 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from beacon.classify import DEFAULT_CLASSIFIER, RunClassifier, load_classifier
+from beacon.classify import DEFAULT_CLASSIFIER, Classifier, RunClassifier, load_classifier
 from beacon.collect import Collected, Collector, Lane, owed
 from beacon.compare import compare
 from beacon.errors import UsageError
 from beacon.findings import Findings
-from beacon.model import Model, open_model
+from beacon.model import open_model
 from beacon.models.box import BOX_BODY, BOX_CAUTION
 from beacon.plan import calls
 from beacon.records import Stored
@@ -37,7 +37,8 @@ from beacon.run_folder import Run
 from beacon.spec import parse_spec
 from beacon.store import Store
 from beacon.study import ModelEntry, Study
-from beacon.study_file import load_study
+from beacon.study_dump import dump_study
+from beacon.study_file import load_study, read_study
 from beacon.version import __version__
 from beacon.watch import Watch
 
@@ -51,7 +52,7 @@ def run(
     study: Study | Path | str,
     *,
     into: Path | str | None = None,
-    models: Sequence[str] = (),
+    models: Sequence[str] | str = (),
     repeats: int | None = None,
     classifier: str = DEFAULT_CLASSIFIER,
     watch: Watch | None = None,
@@ -62,19 +63,25 @@ def run(
     """
     resolved = resolve(study, models=models, repeats=repeats)
     with begin_run(resolved, into) as store:
-        collect_run(store, classifier=classifier, watch=watch)
-    classify_run(store, classifier=classifier)
+        collected = collect_run(store, resolved, classifier=classifier, watch=watch)
+    if collected.was_stopped:
+        raise KeyboardInterrupt
     findings = compare_run(store, classifier=classifier)
     write_report(store, findings, now=datetime.now(UTC))
     return Run(store)
 
 
 def resolve(
-    study: Study | Path | str, *, models: Sequence[str] = (), repeats: int | None = None
+    study: Study | Path | str, *, models: Sequence[str] | str = (), repeats: int | None = None
 ) -> Study:
     """A study with its models settled: those given instead of its own, and the box made fit."""
-    loaded = study if isinstance(study, Study) else load_study(study)
-    entries = tuple(ModelEntry(spec=spec) for spec in dict.fromkeys(models)) or loaded.models
+    # A study made in Python is held to the rules of the file.
+    checked = read_study(dump_study(study)) if isinstance(study, Study) else None
+    loaded = checked or load_study(str(study))
+    wanted = [models] if isinstance(models, str) else models
+    own = {name: entry for entry in loaded.models for name in (entry.spec, entry.label)}
+    entries = tuple(own.get(spec) or ModelEntry(spec=spec) for spec in dict.fromkeys(wanted))
+    entries = entries or loaded.models
     return loaded.changed(models=tuple(_settle(entry) for entry in entries), repeats=repeats)
 
 
@@ -85,40 +92,66 @@ def begin_run(study: Study, into: Path | str | None) -> Iterator[Store]:
     What can't begin, for want of a key or a file, leaves no folder behind.
     """
     now = datetime.now(UTC)
-    folder = Path(into or Path("runs") / f"{study.name}-{now:%Y%m%d-%H%M%S}")
-    is_new = not folder.exists()
-    store = Store.create(folder, study, now=now, version=__version__)
-    try:
-        yield store
-    except UsageError:
-        if is_new and not store.status_counts():
-            store.close()
-            shutil.rmtree(folder)
-        raise
+    had_folder = into is not None and Path(into).exists()
+    folder = Path(into) if into is not None else _fresh_folder(study, now)
+    store = Store.prepare(folder)
+    with store.lock():
+        try:
+            store.bring_up_to_date(now)
+            store.check_study(study)
+            yield store
+        except UsageError:
+            if not store.has_study():
+                store.remove()
+                if not had_folder:
+                    folder.rmdir()
+            raise
+
+
+def _fresh_folder(study: Study, now: datetime) -> Path:
+    """Where a run goes if the user does not say: a folder that nobody else has made."""
+    name = f"{study.name}-{now:%Y%m%d-%H%M%S}"
+    for number in count(1):
+        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(f"Cannot make the folder {folder}: {error.strerror}.") from None
+        return folder
+    raise AssertionError("numbers do not end")
 
 
 def collect_run(
     store: Store,
+    study: Study | None = None,
     *,
     classifier: str = DEFAULT_CLASSIFIER,
     watch: Watch | None = None,
     environ: Mapping[str, str] | None = None,
     retry: Retry | None = None,
 ) -> Collected:
-    """Ask all that a run is still owed, labelling as it comes in."""
-    study = store.study()
-    labeller = RunClassifier(store, study, load_classifier(classifier))
+    """Ask all that a run is still owed, labelling as it comes in.
+
+    `study` is what the run is to become, where it begins or grows; it is stored once every model
+    that it asks could be opened.
+    """
+    resolved = study or store.study()
+    loaded = load_classifier(classifier)
     with store.lock():
-        return _block_on(
+        collected = _block_on(
             _collect(
                 store,
-                study,
-                labeller=labeller,
+                resolved,
+                classifier=loaded,
                 watch=watch or Watch(),
                 environ=os.environ if environ is None else environ,
                 retry=retry or Retry(),
             )
         )
+        RunClassifier(store, resolved, loaded).finish()
+    return collected
 
 
 def classify_run(store: Store, *, classifier: str = DEFAULT_CLASSIFIER) -> int:
@@ -127,7 +160,8 @@ def classify_run(store: Store, *, classifier: str = DEFAULT_CLASSIFIER) -> int:
 
 
 def compare_run(store: Store, *, classifier: str = DEFAULT_CLASSIFIER) -> Findings:
-    """Compute the findings of a run and write `findings.json`."""
+    """Compute the findings of a run and write `findings.json`; labels what is not labelled yet."""
+    classify_run(store, classifier=classifier)
     name = load_classifier(classifier).name
     findings = compare(
         store.study(),
@@ -144,37 +178,38 @@ async def _collect(
     store: Store,
     study: Study,
     *,
-    labeller: RunClassifier,
+    classifier: Classifier,
     watch: Watch,
     environ: Mapping[str, str],
     retry: Retry,
 ) -> Collected:
-    def on_stored(group: Sequence[Stored]) -> None:
-        watch.stored(labeller.label_group(group))
-
-    collector = Collector(store=store, on_stored=on_stored, retry=retry)
     async with AsyncExitStack() as stack:
         lanes = []
         for entry in study.models:
+            owing = owed(calls(study, entry), store)
+            first = next(owing, None)
+            if first is None:
+                continue
             settled = msgspec.structs.replace(entry, sampling=study.sampling_for(entry))
             model = await open_model(settled, environ, watch.say)
             stack.push_async_callback(model.close)
-            lanes.append(_lane(study, entry, model, store))
+            limit = entry.limit or model.limit
+            lanes.append(
+                Lane(name=entry.label, model=model, calls=chain([first], owing), limit=limit)
+            )
+        store.keep_study(study, now=datetime.now(UTC), version=__version__)
+        labeller = RunClassifier(store, study, classifier)
+
+        def on_stored(group: Sequence[Stored]) -> None:
+            watch.stored(labeller.label_group(group))
+
+        collector = Collector(store=store, on_stored=on_stored, retry=retry)
         watch.started(study.n_calls, store.n_settled())
         try:
             with _stop_on_signals(collector.stop, watch):
                 return await collector.collect(lanes)
         finally:
             watch.ended()
-
-
-def _lane(study: Study, entry: ModelEntry, model: Model, store: Store) -> Lane:
-    return Lane(
-        name=entry.label,
-        model=model,
-        calls=owed(calls(study, entry), store),
-        limit=entry.limit or model.limit,
-    )
 
 
 def _settle(entry: ModelEntry) -> ModelEntry:

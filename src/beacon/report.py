@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from beacon.errors import UsageError
 from beacon.findings import Findings
 from beacon.renderers.html import render
 from beacon.run_folder import FINDINGS_FILE, REPORT_FILE, Run
@@ -27,6 +28,10 @@ def write_report(store: Store, findings: Findings, *, now: datetime) -> Path:
 def _write(path: Path, content: bytes) -> Path:
     """Write all of a file or nothing: whoever looks meanwhile sees the old one."""
     part = path.with_suffix(path.suffix + ".part")
-    part.write_bytes(content)
-    part.replace(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UsageError(f"Cannot write {path}: {error.strerror}.") from None
     return path

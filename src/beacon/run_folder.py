@@ -52,15 +52,19 @@ class Run:
         file = self.folder / FINDINGS_FILE
         try:
             return msgspec.json.decode(file.read_bytes(), type=Findings)
-        except FileNotFoundError:
+        except (FileNotFoundError, msgspec.DecodeError):
             raise UsageError(
-                f"{self.folder} has no findings yet; run `beacon compare {self.folder}`."
+                f"{self.folder} has no findings that can be read; "
+                f"run `beacon compare {self.folder}`."
             ) from None
 
     def responses(self, classifier: str | None = None) -> Iterator[tuple[Stored, Label | None]]:
         """Every response that counts, with its label by `classifier` (the last one used)."""
         names = self.store.classifiers()
         name = classifier or (names[-1] if names else None)
+        if name and "@" not in name:
+            used = [known for known in names if known.startswith(f"{name}@")]
+            name = used[-1] if used else name
         if name is None:
             for stored in self.store.responses():
                 yield stored, None

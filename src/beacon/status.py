@@ -83,7 +83,8 @@ MODERATION_CODES: Final[frozenset[str]] = frozenset(
 _MODERATION_MESSAGE = re.compile(
     r"content exists risk"  # DeepSeek
     r"|data[_ ]?inspection[_ ]?failed|inappropriate content"  # DashScope
-    r"|content[_ ](?:management )?policy|content_filter"  # Azure, OpenAI
+    r"|content management policy|content_policy_violation|content_filter"  # Azure, OpenAI
+    r"|violat\w+ (?:\w+ ){0,3}(?:content|usage) polic"
     r"|considered high risk"  # Moonshot
     r"|requires moderation|(?:in|out)put was flagged"  # OpenRouter
     r"|不安全或敏感内容|敏感内容",
@@ -124,7 +125,7 @@ TECHNICAL_CODES: Final[frozenset[str]] = frozenset(
 )
 """Error codes, in lower case, that say that something technical went wrong."""
 
-RETRYABLE_HTTP: Final[frozenset[int]] = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+RETRYABLE_HTTP: Final[frozenset[int]] = frozenset({408, 409, 425, 429, *range(500, 600)} - {501})
 NOT_WORTH_RETRYING: Final[frozenset[str]] = frozenset({"insufficient_quota", "billing_error"})
 SETTLED: Final[frozenset[StatusKind]] = frozenset(
     {"ok", "moderated", "truncated", "truncated_in_reasoning", "tool_call"}

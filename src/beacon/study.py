@@ -166,10 +166,6 @@ class Study(Record, frozen=True, kw_only=True):
             return merged
         return msgspec.structs.replace(merged, seed=merged.seed + repeat)
 
-    def question(self, question_id: str) -> Question:
-        """The question with this id."""
-        return next(question for question in self.questions if question.id == question_id)
-
     def changed(
         self, *, models: tuple[ModelEntry, ...] | None = None, repeats: int | None = None
     ) -> Study:
@@ -181,11 +177,18 @@ class Study(Record, frozen=True, kw_only=True):
         )
 
     def grew_from(self, older: Study) -> bool:
-        """Whether this only adds models or repeats to `older`, so that one run can hold both."""
-        same = self.changed(models=older.models, repeats=older.repeats) == older
-        kept = {entry.label: entry for entry in self.models}
+        """Whether a run of `older` can go on as this: it may ask more, and nothing else.
+
+        What does not reach a model (titles, prices, limits, expectations) may change.
+        """
+        kept = {entry.label: self._asked_of(entry) for entry in self.models}
         return (
-            same
+            self.name == older.name
+            and self.framings == older.framings
+            and self.questions == older.questions
             and self.repeats >= older.repeats
-            and all(kept.get(entry.label) == entry for entry in older.models)
+            and all(kept.get(entry.label) == older._asked_of(entry) for entry in older.models)
         )
+
+    def _asked_of(self, entry: ModelEntry) -> tuple[Any, ...]:
+        return entry.spec, entry.url, entry.body, self.sampling_for(entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -11,6 +12,7 @@ from beacon.cli.arguments import classifier_option, into_option, model_option, r
 from beacon.cli.output import progress
 from beacon.pipeline import begin_run, collect_run, resolve
 from beacon.store import STORE_FILE, Store
+from beacon.study import Study
 
 INTERRUPTED = 130
 NOTHING_CAME = 1
@@ -40,16 +42,21 @@ def collect_command(
                 "--into, --model and --repeats begin a run; this one has begun. "
                 "To add to it: beacon collect STUDY --into RUN."
             )
-        raise click.exceptions.Exit(collect_with_progress(Store.open(Path(source)), classifier))
-    with begin_run(resolve(source, models=models, repeats=repeats), into) as store:
-        raise click.exceptions.Exit(collect_with_progress(store, classifier))
+        store = Store.open(Path(source))
+        exit_code = collect_with_progress(store, classifier)
+    else:
+        study = resolve(source, models=models, repeats=repeats)
+        with begin_run(study, into) as store:
+            exit_code = collect_with_progress(store, classifier, study)
+    click.echo(f"Next: beacon report {quote(str(store.folder))}", err=True)
+    raise click.exceptions.Exit(exit_code)
 
 
-def collect_with_progress(store: Store, classifier: str) -> int:
+def collect_with_progress(store: Store, classifier: str, study: Study | None = None) -> int:
     """Collect, show how it goes, say where it stands; returns the exit code."""
     watch = progress()
     try:
-        collected = collect_run(store, classifier=classifier, watch=watch)
+        collected = collect_run(store, study, classifier=classifier, watch=watch)
     except (KeyboardInterrupt, asyncio.CancelledError):
         watch.say(where_it_stands(store))
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -61,13 +68,14 @@ def collect_with_progress(store: Store, classifier: str) -> int:
     owed = store.study().n_calls - store.n_settled()
     if owed:
         watch.say(where_it_stands(store))
-    return NOTHING_CAME if store.n_settled() == 0 else 0
+    return NOTHING_CAME if collected.gave_up or store.n_settled() == 0 else 0
 
 
 def where_it_stands(store: Store) -> str:
     """How much is there, and how to go on."""
     n_calls, n_done = store.study().n_calls, store.n_settled()
+    folder = quote(str(store.folder))
     return (
         f"{n_done} of {n_calls} calls are answered and stored in {store.folder}. "
-        f"To go on: beacon collect {store.folder}"
+        f"To go on: beacon collect {folder} (and then: beacon report {folder})"
     )

@@ -16,7 +16,7 @@ from beacon.cli.output import console, print_json
 from beacon.errors import UsageError
 from beacon.models.box import find_box
 from beacon.models.openai import OpenAIModel
-from beacon.spec import PRESETS, Spec
+from beacon.spec import MODAL_KEY_ENV, PRESETS, URL_KEY_ENV, Spec
 from beacon.study import ModelEntry, Timeouts
 from beacon.version import __version__
 
@@ -46,7 +46,8 @@ def doctor_command(offline: bool, as_json: bool) -> None:
             preset.key_env: bool(os.environ.get(preset.key_env))
             for preset in PRESETS.values()
             if preset.key_env
-        },
+        }
+        | {name: bool(os.environ.get(name)) for name in (URL_KEY_ENV, MODAL_KEY_ENV)},
         "endpoints": {} if offline else asyncio.run(_endpoints(os.environ)),
     }
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -63,6 +64,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line. A mistake in the input is one message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an old terminal shows a ? and does not crash
     try:
         # Outside its standalone mode, click hands back the code of an Exit that a command raised.
         exit_code = cli(standalone_mode=False)

@@ -17,7 +17,7 @@ from beacon.cli.arguments import (
 )
 from beacon.cli.collect import collect_with_progress
 from beacon.cli.output import console, print_json
-from beacon.pipeline import begin_run, classify_run, compare_run, resolve
+from beacon.pipeline import begin_run, compare_run, resolve
 from beacon.renderers.terminal import print_findings
 from beacon.report import write_report
 
@@ -42,9 +42,9 @@ def run_command(
     STUDY is a file, or the name of a study that ships with Beacon (see `beacon studies`). Run again
     with the same --into, it goes on where it stopped.
     """
-    with begin_run(resolve(study, models=models, repeats=repeats), into) as store:
-        exit_code = collect_with_progress(store, classifier)
-    classify_run(store, classifier=classifier)
+    resolved = resolve(study, models=models, repeats=repeats)
+    with begin_run(resolved, into) as store:
+        exit_code = collect_with_progress(store, classifier, resolved)
     findings = compare_run(store, classifier=classifier)
     report = write_report(store, findings, now=datetime.now(UTC))
     if as_json:

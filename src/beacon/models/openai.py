@@ -44,7 +44,9 @@ async def open_openai(
 def read_key(entry: ModelEntry, spec: Spec, environ: Mapping[str, str]) -> str:
     """The key for a server; a `UsageError` when it needs one and none is set."""
     name = entry.key_env or spec.key_env
-    key = environ.get(name, "") if name else ""
+    key = environ.get(name, "").strip() if name else ""
+    if not key.isprintable() or not key.isascii():
+        raise UsageError(f"The key in {name} holds characters that no key has; set it again.")
     if key or not name or (name == URL_KEY_ENV and not entry.key_env):
         return key
     if spec.preset is None and not entry.key_env:
@@ -123,7 +125,8 @@ class OpenAIModel:
                         method, url, data=body, allow_redirects=False, proxy=self._proxy
                     )
                 async with response:
-                    return response.status, response.headers, await response.read()
+                    raw = await response.read()
+                    return response.status, response.headers, self._without_key(raw)
         except aiohttp.ConnectionTimeoutError:
             message = f"no connection within {times.connect:g} s"
             raise ModelError("connect_timeout", message) from None
@@ -134,7 +137,7 @@ class OpenAIModel:
             message = f"no whole reply within {times.whole:g} s"
             raise ModelError("whole_timeout", message) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise ModelError("connection", self._redact(f"{url}: {_cause(error)}")) from None
+            raise ModelError("connection", f"{url}: {_cause(error)}") from None
 
     def _refused(self, status: int, headers: Mapping[str, str], raw: bytes) -> ModelError:
         try:
@@ -142,13 +145,11 @@ class OpenAIModel:
         except ModelError:
             payload = raw.decode("utf-8", "replace").strip() or "no body"
         retry_after = parse_retry_after(headers.get("Retry-After"), now=datetime.now(UTC))
-        error = error_of(payload, reason_status=status, retry_after=retry_after)
-        error.message = self._redact(error.message)
-        return error
+        return error_of(payload, reason_status=status, retry_after=retry_after)
 
-    def _redact(self, message: str) -> str:
-        """A server may echo the key in its complaint; a key is stored nowhere."""
-        return message.replace(self._key, "[key]") if self._key else message
+    def _without_key(self, raw: bytes) -> bytes:
+        """A server may echo the key in what it says; a key is stored nowhere."""
+        return raw.replace(self._key.encode(), b"[key]") if self._key else raw
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
