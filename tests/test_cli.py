@@ -109,6 +109,8 @@ def test_without_into_the_run_gets_a_folder_named_after_the_study(shy: Path) -> 
         ("plan", "standard"),
         ("status", "r"),
         ("compare", "r"),
+        ("collect", "r"),
+        ("report", "r"),
         ("studies",),
         ("doctor", "--offline"),
         ("classify", "r"),

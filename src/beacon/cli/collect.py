@@ -8,8 +8,14 @@ from shlex import quote
 
 import click
 
-from beacon.cli.arguments import classifier_option, into_option, model_option, repeats_option
-from beacon.cli.output import progress
+from beacon.cli.arguments import (
+    classifier_option,
+    into_option,
+    json_option,
+    model_option,
+    repeats_option,
+)
+from beacon.cli.output import print_json, progress
 from beacon.pipeline import begin_run, collect_run, resolve
 from beacon.store import STORE_FILE, Store
 from beacon.study import Study
@@ -24,12 +30,14 @@ NOTHING_CAME = 1
 @model_option
 @repeats_option
 @classifier_option
+@json_option
 def collect_command(
     source: str,
     into: Path | None,
     models: tuple[str, ...],
     repeats: int | None,
     classifier: str,
+    as_json: bool,
 ) -> None:
     """Ask what a run is still owed.
 
@@ -48,7 +56,12 @@ def collect_command(
         study = resolve(source, models=models, repeats=repeats)
         with begin_run(study, into) as store:
             exit_code = collect_with_progress(store, classifier, study)
-    click.echo(f"Next: beacon report {quote(str(store.folder))}", err=True)
+    if as_json:
+        n_calls, n_answered = store.study().n_calls, store.n_settled()
+        told = {"calls": n_calls, "answered": n_answered, "owed": n_calls - n_answered}
+        print_json({"run": str(store.folder), **told})
+    else:
+        click.echo(f"Next: beacon report {quote(str(store.folder))}", err=True)
     raise click.exceptions.Exit(exit_code)
 
 

@@ -25,8 +25,11 @@ def findings_table(findings: Findings) -> Group:
     parts: list[Table | Text] = [_rates(findings)]
     if findings.changes:
         parts.append(_changes(findings))
-    if findings.expectations:
+    if any(item.outcome != "not tested" for item in findings.expectations):
         parts.append(_expectations(findings))
+    elif findings.expectations:
+        told = f"None of {len(findings.expectations)} expectations was tested; the report says why."
+        parts.append(Text(told))
     parts.extend(Text(f"! {caution}", style="yellow") for caution in findings.cautions)
     return Group(*parts)
 
