@@ -92,3 +92,13 @@ def test_a_frame_can_be_asked_for_by_the_classifiers_plain_name(server, tmp_path
     pytest.importorskip("pandas", reason="pip install 'beacon-audit[frames]'")
     run = beacon.run(small_study(server.spec, repeats=1), into=tmp_path / "r")
     assert len(run.frame("reference")) == len(run.frame("reference@1")) == 6
+
+
+def test_a_file_that_is_no_store_of_ours_is_left_as_it_is(server, tmp_path: Path) -> None:
+    theirs = tmp_path / "r" / "store.sqlite"
+    theirs.parent.mkdir()
+    theirs.write_bytes(b"not a database, but dear to somebody " * 40)
+    before = theirs.read_bytes()
+    with pytest.raises(beacon.UsageError, match="can't be used"):
+        beacon.run(small_study(server.spec), into=tmp_path / "r")
+    assert theirs.read_bytes() == before

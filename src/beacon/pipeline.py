@@ -35,7 +35,7 @@ from beacon.report import write_findings, write_report
 from beacon.retry import Retry
 from beacon.run_folder import Run
 from beacon.spec import parse_spec
-from beacon.store import Store
+from beacon.store import STORE_FILE, Store
 from beacon.study import ModelEntry, Study
 from beacon.study_dump import dump_study
 from beacon.study_file import load_study, read_study
@@ -96,12 +96,13 @@ def begin_run(study: Study, into: Path | str | None) -> Iterator[Store]:
     folder = Path(into) if into is not None else _fresh_folder(study, now)
     store = Store.prepare(folder)
     with store.lock():
+        had_store = (folder / STORE_FILE).exists()
         try:
             store.bring_up_to_date(now)
             store.check_study(study)
             yield store
         except UsageError:
-            if not store.has_study():
+            if not had_store and not store.has_study():
                 store.remove()
                 if not had_folder:
                     folder.rmdir()
