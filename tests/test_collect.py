@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -367,3 +368,18 @@ def test_a_second_ctrl_c_ends_at_once_and_keeps_what_has_come(server, tmp_path: 
     assert process.returncode == 130
     assert "To go on" in said
     assert len(stored_calls(store)) >= 16
+
+
+def test_ctrl_c_before_a_model_is_open_leaves_nothing_behind(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        spec = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        process = start(
+            "-m", "beacon", "run", "standard", "--model", spec, "--into", str(tmp_path / "r")
+        )
+        silent.settimeout(20)
+        with silent.accept()[0]:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert said == "Nothing was asked.\n"
+    assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from beacon.compare import compare
 from beacon.findings import Change, Findings, Moved, Tally
 from beacon.records import CATEGORIES, Category
 from beacon.stats.rates import wilson
-from beacon.store import Cell
+from beacon.store_reader import Cell
 from beacon.study import Expectation, Framing, ModelEntry, Question, Study
 
 STUDY = Study(

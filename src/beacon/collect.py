@@ -25,7 +25,8 @@ from beacon.records import Call, Failure, Reply, Response, Stored
 from beacon.retry import Retry
 from beacon.rows import Landed
 from beacon.status import is_retryable, status_of
-from beacon.store import CHUNK, Store
+from beacon.store import Store
+from beacon.store_reader import CHUNK
 
 GROUP_SECONDS: Final = 0.25
 """How long a response may wait for others before the group is stored."""

@@ -17,7 +17,7 @@ from beacon.findings import (
 )
 from beacon.records import CATEGORIES, Category, StatusKind
 from beacon.stats.rates import wilson
-from beacon.store import Cell
+from beacon.store_reader import Cell
 from beacon.study import Study
 
 LEVEL = 0.95

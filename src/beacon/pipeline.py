@@ -35,7 +35,8 @@ from beacon.report import write_findings, write_report
 from beacon.retry import Retry
 from beacon.run_folder import Run
 from beacon.spec import parse_spec
-from beacon.store import STORE_FILE, Store
+from beacon.store import Store
+from beacon.store_reader import STORE_FILE
 from beacon.study import ModelEntry, Study
 from beacon.study_dump import dump_study
 from beacon.study_file import load_study, read_study
@@ -89,7 +90,7 @@ def resolve(
 def begin_run(study: Study, into: Path | str | None) -> Iterator[Store]:
     """The store of a run that begins or goes on.
 
-    What can't begin, for want of a key or a file, leaves no folder behind.
+    What never began, for want of a key or stopped before its models were open, leaves no folder.
     """
     now = datetime.now(UTC)
     had_folder = into is not None and Path(into).exists()
@@ -101,12 +102,11 @@ def begin_run(study: Study, into: Path | str | None) -> Iterator[Store]:
             store.bring_up_to_date(now)
             store.check_study(study)
             yield store
-        except UsageError:
+        finally:
             if not had_store and not store.has_study():
                 store.remove()
                 if not had_folder:
                     folder.rmdir()
-            raise
 
 
 def _fresh_folder(study: Study, now: datetime) -> Path:

@@ -27,7 +27,7 @@ from beacon.rows import (
     stamp,
     stored,
 )
-from beacon.store_reader import CHUNK, STORE_FILE, Cell, InstrumentKind, StoreReader
+from beacon.store_reader import STORE_FILE, InstrumentKind, StoreReader
 from beacon.study import Study
 from beacon.study_dump import write_study
 from beacon.tables import (
@@ -178,6 +178,3 @@ class Store(StoreReader):
         with self._engine.begin() as connection:
             connection.execute(sa.insert(studies).values(row))
         write_study(self.folder, study)
-
-
-__all__ = ["CHUNK", "LOCK_FILE", "STORE_FILE", "Cell", "Store"]

@@ -17,11 +17,12 @@ from beacon.cli.arguments import (
 )
 from beacon.cli.output import print_json, progress
 from beacon.pipeline import begin_run, collect_run, resolve
-from beacon.store import STORE_FILE, Store
+from beacon.store import Store
+from beacon.store_reader import STORE_FILE
 from beacon.study import Study
 
 INTERRUPTED = 130
-NOTHING_CAME = 1
+NOT_ALL_ASKED = 1
 
 
 @click.command("collect")
@@ -81,11 +82,13 @@ def collect_with_progress(store: Store, classifier: str, study: Study | None = N
     owed = store.study().n_calls - store.n_settled()
     if owed:
         watch.say(where_it_stands(store))
-    return NOTHING_CAME if collected.gave_up or store.n_settled() == 0 else 0
+    return NOT_ALL_ASKED if collected.gave_up or store.n_settled() == 0 else 0
 
 
 def where_it_stands(store: Store) -> str:
     """How much is there, and how to go on."""
+    if not store.has_study():
+        return "Nothing was asked."
     n_calls, n_done = store.study().n_calls, store.n_settled()
     folder = quote(str(store.folder))
     return (
